@@ -39,6 +39,11 @@ export interface ReplyFormat {
   readonly shortCallIds?: boolean;
   /** Whether the template expects call arguments as a JSON string; other templates serialize objects themselves. */
   readonly textArguments?: boolean;
+  /**
+   * The text that opens a call when the rest is JSON: the arguments of the named tool or, without a name, an object with `name` and
+   * `arguments`. Absent where the family does not write calls that way.
+   */
+  readonly callPrefix?: (tool?: string) => string;
   /** Whether a template belongs to this family. The first matching format of a list is used. */
   readonly isUsedBy: (probe: TemplateProbe) => boolean;
   readonly createParser: (options: ParserOptions) => ReplyParser;

@@ -17,6 +17,8 @@ export interface Conversation extends RenderChatOptions {
   readonly messages: readonly ChatMessage[];
   /** Beginning of the reply, written by the client. */
   readonly prefill?: string;
+  /** The reply begins with a tool call: of this tool or, without a name, of any. */
+  readonly callFirst?: { readonly tool?: string };
 }
 
 /** A rendered conversation and its token ids. */
@@ -55,12 +57,16 @@ interface OpenedModel {
 /** The prompt of a conversation. @throws TokenizerError when the template rejects it; TextTooLong */
 function renderChat(
   model: OpenedModel,
-  { messages, prefill = "", ...options }: Conversation,
+  { messages, prefill: given = "", callFirst, ...options }: Conversation,
   longest: number,
 ): ChatPrompt {
   model.chat ??= createChat(model.tokenizer);
   const { tokenizer, chat } = model;
   const rendered = chat.render(messages, options);
+  const { callPrefix } = chat.format;
+  // A reply that starts in reasoning cannot start with a call: the handler refuses it.
+  const opensCall = callFirst !== undefined && !rendered.startsInReasoning;
+  const prefill = opensCall ? given + (callPrefix?.(callFirst.tool) ?? "") : given;
   const text = rendered.text + prefill;
   const prompt = encodeText(tokenizer, { text, addSpecialTokens: false, longest });
   const whole = prefill === "" ? rendered : { ...rendered, text, startsInReasoning: false };

@@ -18,6 +18,7 @@ export const hermesFormat: ReplyFormat = {
   name: "hermes",
   markers: [opens, closes, "<think>", "</think>"],
   reasoningOpens: "<think>",
+  callPrefix: (tool) => `${opens}\n${tool === undefined ? "" : `{"name": ${JSON.stringify(tool)}, "arguments":`}`,
   isUsedBy: ({ withTool, withCall }) => `${withTool} ${withCall}`.includes(opens),
   createParser: (options) =>
     createReplyParser(

@@ -12,6 +12,7 @@ export const jsonFormat: ReplyFormat = {
   name: "json",
   markers: ["<think>", "</think>"],
   reasoningOpens: "<think>",
+  callPrefix: (tool) => `{"tool_calls": [${tool === undefined ? "" : `{"name": ${JSON.stringify(tool)}, "arguments":`}`,
   isUsedBy: () => true,
   createParser: (options) =>
     createReplyParser(

@@ -55,8 +55,23 @@ export interface Totals {
 /** The abort reason when all replies are complete before the engine's own end. */
 const allComplete = Symbol("every reply is complete");
 
+/** Codes of schemas that no grammar can be made of. */
+const schemaProblems = new Set(["unsupported_schema", "bad_schema", "grammar_too_large"]);
+
 /** @throws {@link Refusal} when the engine refuses the request or dies. */
 export async function generate(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
+  const { format } = generation;
+  if (format?.looser === undefined) return generateOnce(api, generation, listener);
+  try {
+    return await generateOnce(api, generation, listener);
+  } catch (error) {
+    // The schema is compiled before the first token, so nothing has been sent.
+    if (!(error instanceof Refusal) || !schemaProblems.has(error.code)) throw error;
+    return generateOnce(api, { ...generation, format: format.looser }, listener);
+  }
+}
+
+async function generateOnce(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
   const { model, prompt, stop, params, n, signal, promptLogprobs = false, top = 0, format } = generation;
   const end = new AbortController();
   const abort = () => end.abort(signal.reason);

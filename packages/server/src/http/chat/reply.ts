@@ -1,12 +1,21 @@
 /** The generation of a reply to a conversation, for both APIs. */
-import { createReplyReader, type RenderedChat } from "@tinklet/models/chat";
-import type { ChatPrompt } from "../../thread/chat-tasks.ts";
-import { badField } from "./fields.ts";
+import { createReplyReader, type RenderedChat, type ReplyReader } from "@tinklet/models/chat";
+import { omitUndefined } from "@tinklet/wire/options";
+import type { ChatPrompt, Conversation } from "../../thread/chat-tasks.ts";
+import { badField, unsupported } from "./fields.ts";
 import type { Generation } from "./generate.ts";
 import type { NamedModel } from "./model-names.ts";
 import type { PromptContext } from "./prompt.ts";
 import type { ResponseFormat } from "./response-format.ts";
 import { engineStops } from "./sampling.ts";
+import {
+  type CallGrammar,
+  callGrammar,
+  callReader,
+  firstCallOnly,
+  formatOrCallGrammar,
+  type ToolUse,
+} from "./tool-use.ts";
 
 export interface Reply extends Pick<Generation, "params" | "n" | "top" | "format"> {
   readonly model: NamedModel;
@@ -14,34 +23,64 @@ export interface Reply extends Pick<Generation, "params" | "n" | "top" | "format
   readonly chatPrompt: ChatPrompt;
   /** Stop strings of the client. */
   readonly stop: readonly string[];
+  readonly tools: ToolUse;
+  /** The parameter that limits the tokens of the reply, for error messages. */
+  readonly roomParam: string;
 }
 
-/** Prepares the generation of a reply; the returned function needs the signal that ends it. */
-export function generationOf({
-  model,
-  context,
-  chatPrompt,
-  stop,
-  ...rest
-}: Reply): (signal: AbortSignal) => Generation {
+/** What the prompt has to say about tools. */
+export function toolsOf({ offered, demanded }: ToolUse): Pick<Conversation, "tools" | "callFirst"> {
+  const [first] = demanded;
+  const callFirst = demanded.length === 1 ? { tool: first!.tool.function.name } : {};
+  return { tools: offered.map(({ tool }) => tool), ...(first === undefined ? {} : { callFirst }) };
+}
+
+/** Creates the generation of a reply; the signal aborts when its client disconnects. */
+export function generationOf(reply: Reply): (signal: AbortSignal) => Generation {
+  const { model, context, chatPrompt, stop, tools, format, roomParam, params, n, top } = reply;
   const { rendered, prompt, traits } = chatPrompt;
   const { tokenizer } = context.model;
   const chat = context.model.chatOf(traits);
-  const { format } = rest;
-  if (format !== undefined) checkFormat(format, rendered);
+  const call = callGrammarOf({ tools, format, roomParam });
+  const grammar = call?.format ?? format;
+  if (grammar !== undefined) checkFormat(grammar, rendered);
+  const endTokenIds = chat.endTokenIds;
+  const createReader = (): ReplyReader => {
+    if (call !== undefined) return callReader(createReplyReader({ tokenizer, endTokenIds }), call.read);
+    if (grammar !== undefined) return createReplyReader({ tokenizer, endTokenIds, stop });
+    const reader = chat.read(rendered, { stop });
+    return tools.parallel ? reader : firstCallOnly(reader);
+  };
   return (signal) => ({
-    ...rest,
+    params,
+    n,
+    ...omitUndefined({ top }),
+    format: grammar,
     tenant: context.tenant,
     model,
     prompt,
-    // A reply with a format ends when the format is complete. It is read as text only, without tool calls, thinking or end-of-turn strings.
-    stop: format === undefined ? engineStops(stop, { tokenizer, chat }, model) : stop,
-    createReader: () =>
-      format === undefined
-        ? chat.read(rendered, { stop })
-        : createReplyReader({ tokenizer, endTokenIds: chat.endTokenIds, stop }),
+    // A reply under a grammar ends with it. A stop string would cut a call off.
+    stop: call !== undefined ? [] : grammar !== undefined ? stop : engineStops(stop, { tokenizer, chat }, model),
+    createReader,
     signal,
   });
+}
+
+/** The grammar of a reply that must, or with a response format may, be a call. */
+function callGrammarOf({
+  tools,
+  format,
+  roomParam,
+}: Pick<Reply, "tools" | "format" | "roomParam">): CallGrammar | undefined {
+  const { offered, demanded } = tools;
+  if (demanded.length > 0) return callGrammar(demanded, roomParam);
+  if (format !== undefined && offered.length > 0) return formatOrCallGrammar(format, offered);
+  const strict = offered.find((each) => each.strict);
+  if (strict === undefined) return undefined;
+  throw unsupported(
+    strict.schemaParam.replace(/parameters$/, "strict"),
+    "this server cannot honour it with tool_choice auto",
+  );
 }
 
 /** @throws {@link Refusal} 400 when the format would apply to the model's thinking */

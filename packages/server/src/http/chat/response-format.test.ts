@@ -109,11 +109,6 @@ describe("an unsupported format is a 400 that names it", () => {
     ["response_format", { response_format: 3 }, /must be an object/],
     ["max_tokens", { ...formatOf(schema), max_tokens: 2 }, /may take \d+ tokens, and 2 are left/],
     ["max_completion_tokens", { ...formatOf(schema), max_tokens: null, max_completion_tokens: 2 }, /2 are left/],
-    [
-      "response_format",
-      { ...formatOf(schema), tools: [{ type: "function", function: { name: "f" } }] },
-      /except with tool_choice "none"/,
-    ],
   ])("%s", async (param, body, message) => {
     for (const stream of [false, true]) {
       const { status, json } = await chat({ ...body, stream });
@@ -132,10 +127,6 @@ describe("an unsupported format is a 400 that names it", () => {
     expect(await refused({ output_format: { type: "text" } })).toMatch(/^output_format.type: must be json_schema/);
     expect(await refused({ output_format: format, output_config: { format } })).toMatch(
       /must not be set together with/,
-    );
-    const tools = [{ name: "f", input_schema: {} }];
-    expect(await refused({ output_format: { type: "json_schema", schema }, tools })).toMatch(
-      /except with tool_choice none/,
     );
   });
 

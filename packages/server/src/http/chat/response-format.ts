@@ -10,6 +10,8 @@ export interface ResponseFormat {
   readonly param: string;
   /** The parameter that limits the tokens of the reply. */
   readonly roomParam: string;
+  /** Used where this format has keywords that the grammar does not support. @defaultValue they are an error */
+  readonly looser?: ResponseFormat;
 }
 
 /** `response_format` of OpenAI's API. @throws {@link Refusal} 400 */
@@ -17,7 +19,7 @@ export function readResponseFormat(body: Body): ResponseFormat | undefined {
   const value = body["response_format"];
   if (value === undefined || value === null) return undefined;
   const format = objectField(value, "response_format");
-  const roomParam = body["max_completion_tokens"] == null ? "max_tokens" : "max_completion_tokens";
+  const roomParam = roomParamOf(body);
   switch (format["type"]) {
     case "text":
       return undefined;
@@ -34,6 +36,10 @@ export function readResponseFormat(body: Body): ResponseFormat | undefined {
       throw unsupported("response_format.type", "must be text, json_object or json_schema");
   }
 }
+
+/** The parameter that limits the tokens of a reply. */
+export const roomParamOf = (body: Body): string =>
+  body["max_completion_tokens"] == null ? "max_tokens" : "max_completion_tokens";
 
 /** `output_config.format` of Anthropic's API, also under its older name `output_format`. @throws {@link Refusal} 400 */
 export function readOutputFormat(body: Body): ResponseFormat | undefined {

@@ -1,14 +1,16 @@
 /** Reads and checks conversations and tools of Anthropic's API, and converts them to the form that chat templates expect. */
-import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
+import type { ChatMessage } from "@tinklet/models/chat";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
 import type { Conversation } from "../../../thread/chat-tasks.ts";
-import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
+import { type Body, badField, booleanField, listField, objectField, textField, unsupported } from "../fields.ts";
 import { toolName } from "../openai/messages.ts";
+import { toolsOf } from "../reply.ts";
+import { type OfferedTool, type ToolChoice, type ToolUse, toolUseOf } from "../tool-use.ts";
 
-/** The conversation of a body. @throws Refusal 400 naming an invalid field */
-export function readConversation(body: Body, limits: Limits): Conversation {
-  const tools = readTools(body, limits);
+/** The conversation of a body, and how its reply may use tools. @throws Refusal 400 naming an invalid field */
+export function readConversation(body: Body, limits: Limits): { conversation: Conversation; tools: ToolUse } {
+  const tools = readToolUse(body, limits);
   const system = readSystem(body["system"], limits);
   const list = listField(body["messages"], "messages", limits.chatMessages);
   if (list.length === 0) throw badField("messages", "is empty");
@@ -19,12 +21,19 @@ export function readConversation(body: Body, limits: Limits): Conversation {
   // a last message with the role assistant is the beginning of the reply
   const isPrefill = last.role === "assistant" && last["tool_calls"] === undefined;
   const rest = isPrefill ? messages.slice(0, -1) : messages;
-  return {
+  if (isPrefill && tools.demanded.length > 0) {
+    throw badField(
+      "tool_choice",
+      "cannot demand a call of a reply whose text the last message begins; remove one of them",
+    );
+  }
+  const conversation = {
     messages: system === "" ? rest : [{ role: "system", content: system }, ...rest],
-    tools,
     variables: readVariables(body),
+    ...toolsOf(tools),
     ...(isPrefill ? { prefill: String(last.content) } : {}),
   };
+  return { conversation, tools };
 }
 
 function readSystem(value: unknown, limits: Limits): string {
@@ -107,33 +116,45 @@ function readAssistant(blocks: readonly Body[], at: string): ChatMessage {
   };
 }
 
-function readTools(body: Body, limits: Limits): ChatTool[] {
+/** `tools` and `tool_choice`. */
+function readToolUse(body: Body, limits: Limits): ToolUse {
   const { tools, tool_choice: choice } = body;
   const list = tools === undefined || tools === null ? [] : listField(tools, "tools", limits.chatTools);
-  const read = list.map((each, i) => readTool(objectField(each, `tools[${i}]`), `tools[${i}]`));
-  if (choice === undefined || choice === null) return read;
-  const { type, disable_parallel_tool_use: alone } = objectField(choice, "tool_choice");
-  if (alone === true) throw unsupported("tool_choice.disable_parallel_tool_use", "this server cannot honour it");
-  if (type === "auto") return read;
-  if (type === "none") return [];
-  throw unsupported("tool_choice", "only auto and none can be honoured");
+  const offered = list.map((each, i) => readTool(objectField(each, `tools[${i}]`), `tools[${i}]`));
+  if (choice === undefined || choice === null) return toolUseOf(offered, { type: "auto" }, true);
+  const chosen = objectField(choice, "tool_choice");
+  const isParallel = !booleanField(chosen, "disable_parallel_tool_use");
+  return toolUseOf(offered, readToolChoice(chosen), isParallel);
 }
 
-function readTool(tool: Body, at: string): ChatTool {
+function readToolChoice({ type, name }: Body): ToolChoice {
+  if (type === "auto" || type === "none") return { type };
+  if (type === "any") return { type: "required" };
+  const param = "tool_choice.name";
+  if (type === "tool") return { type: "named", name: textField(name, param, 200), param };
+  throw badField("tool_choice.type", "must be auto, any, tool or none");
+}
+
+function readTool(tool: Body, at: string): OfferedTool {
   const type = tool["type"] ?? "custom";
-  if (type !== "custom") throw unsupported(`${at}.type`, `must be custom, got ${String(type).slice(0, 100)}`);
+  if (type !== "custom") throw unsupported(`${at}.type`, 'only tools of the type "custom" are supported');
   const name = textField(tool["name"], `${at}.name`);
   if (!toolName.test(name)) throw badField(`${at}.name`, "must be 1 to 128 letters, digits, _, - or .");
   const { description } = tool;
+  const schemaParam = `${at}.input_schema`;
   return {
-    type: "function",
-    function: {
-      name,
-      ...(description === undefined || description === null
-        ? {}
-        : { description: textField(description, `${at}.description`) }),
-      parameters: objectField(tool["input_schema"], `${at}.input_schema`),
+    tool: {
+      type: "function",
+      function: {
+        name,
+        ...(description === undefined || description === null
+          ? {}
+          : { description: textField(description, `${at}.description`) }),
+        parameters: objectField(tool["input_schema"], schemaParam),
+      },
     },
+    schemaParam,
+    strict: booleanField(tool, "strict"),
   };
 }
 

@@ -7,15 +7,7 @@ import { jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../answer-chat.ts";
 import { errorBody } from "../error-body.ts";
-import {
-  badField,
-  booleanField,
-  checkFields,
-  type FieldRules,
-  objectField,
-  stopField,
-  unsupported,
-} from "../fields.ts";
+import { badField, booleanField, checkFields, type FieldRules, objectField, stopField } from "../fields.ts";
 import { generate, type Totals } from "../generate.ts";
 import { findModel } from "../model-names.ts";
 import { promptContext, renderPrompt } from "../prompt.ts";
@@ -67,9 +59,8 @@ export function anthropicHandlers(
     const body = objectField(call.wire, "body");
     checkFields(body, fields);
     const model = findModel(api, call.caller.tenant, body["model"]);
-    const conversation = readConversation(body, api.limits);
+    const { conversation, tools } = readConversation(body, api.limits);
     const prompting = await promptContext(context, call, { served: model.served, param: "messages" });
-    const { tools = [] } = conversation;
     return { body, model, context: prompting, tools, chatPrompt: await renderPrompt(prompting, conversation) };
   };
 
@@ -79,17 +70,14 @@ export function anthropicHandlers(
   };
 
   const answer = async (call: Call, slot: ChatSlot): Promise<Response> => {
-    const { body, tools, ...prepared } = await prepare(call, rules);
+    const { body, ...prepared } = await prepare(call, rules);
     const { model } = prepared;
     const maxTokens = tokensField(body, "max_tokens");
     if (maxTokens === undefined) throw badField("max_tokens", "is required", "missing_required_parameter");
     const stop = stopField(body["stop_sequences"], "stop_sequences", api.limits.chatStops);
     const params = { ...samplingOf(body), ...omitUndefined({ maxTokens }) };
     const format = readOutputFormat(body);
-    if (format !== undefined && tools.length > 0) {
-      throw unsupported(format.param, "is not supported together with tools, except with tool_choice none");
-    }
-    const generation = generationOf({ ...prepared, stop, params, n: 1, format });
+    const generation = generationOf({ ...prepared, stop, params, n: 1, format, roomParam: "max_tokens" });
     const head = {
       id: `msg_${entropy.uuid().replaceAll("-", "").slice(0, 24)}`,
       type: "message",

@@ -15,17 +15,16 @@ import {
   objectField,
   stopField,
   textField,
-  unsupported,
 } from "../fields.ts";
 import { generate, type SampledToken } from "../generate.ts";
 import { findModel } from "../model-names.ts";
 import { promptContext, renderPrompt } from "../prompt.ts";
-import { generationOf } from "../reply.ts";
-import { readResponseFormat } from "../response-format.ts";
+import { generationOf, toolsOf } from "../reply.ts";
+import { readResponseFormat, roomParamOf } from "../response-format.ts";
 import type { ChatHandler } from "../routes.ts";
 import { countField, samplingOf, tokensField } from "../sampling.ts";
 import { chatLogprobs, chatLogprobsJson, scoredTokens } from "./logprobs.ts";
-import { readMessages, readTools } from "./messages.ts";
+import { readMessages, readToolUse } from "./messages.ts";
 import { dataEvent, doneEvent, keepAlive, usageOf } from "./usage.ts";
 import { wholeAnswer } from "./whole-answer.ts";
 
@@ -72,6 +71,7 @@ const rules: FieldRules = {
     "top_logprobs",
     "tools",
     "tool_choice",
+    "parallel_tool_calls",
     "chat_template_kwargs",
     "reasoning_effort",
   ],
@@ -79,7 +79,6 @@ const rules: FieldRules = {
   ignored: [...commonRules.ignored, "prediction"],
   neutral: {
     ...commonRules.neutral,
-    parallel_tool_calls: (value) => value === true,
     modalities: (value) => Array.isArray(value) && value.every((each) => each === "text"),
     verbosity: (value) => value === "medium",
     functions: (value) => Array.isArray(value) && value.length === 0,
@@ -115,11 +114,8 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     checkFields(body, rules);
     const model = findModel(api, call.caller.tenant, body["model"]);
     const messages = readMessages(body["messages"], api.limits);
-    const tools = readTools(body, api.limits);
+    const tools = readToolUse(body, api.limits);
     const format = readResponseFormat(body);
-    if (format !== undefined && tools.length > 0) {
-      throw unsupported("response_format", 'is not supported together with tools, except with tool_choice "none"');
-    }
     const { stream, includeUsage } = readStream(body);
     const withLogprobs = booleanField(body, "logprobs");
     const top = numberField(body, "top_logprobs", { least: 0, most: mostTop, integer: true }) ?? 0;
@@ -132,8 +128,9 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     const params = { ...samplingOf(body), ...omitUndefined({ maxTokens }) };
     const variables = readVariables(body);
     const prompting = await promptContext(context, call, { served: model.served, param: "messages" });
-    const chatPrompt = await renderPrompt(prompting, { messages, tools, variables });
-    const generation = generationOf({ model, context: prompting, chatPrompt, stop, params, n, top, format });
+    const chatPrompt = await renderPrompt(prompting, { messages, variables, ...toolsOf(tools) });
+    const reply = { model, context: prompting, chatPrompt, stop, params, n, top, format, tools };
+    const generation = generationOf({ ...reply, roomParam: roomParamOf(body) });
     const { tokenizer } = prompting.model;
     const id = `chatcmpl-${entropy.uuid().replaceAll("-", "")}`;
     const head = { id, created: Math.floor(api.clock.now() / 1000), model: model.id };

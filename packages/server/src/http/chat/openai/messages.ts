@@ -1,8 +1,9 @@
 /** Reads and checks conversations and tools of OpenAI's API. */
-import type { ChatMessage, ChatTool } from "@tinklet/models/chat";
+import type { ChatMessage } from "@tinklet/models/chat";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
-import { type Body, badField, listField, objectField, textField, unsupported } from "../fields.ts";
+import { type Body, badField, booleanField, listField, objectField, textField, unsupported } from "../fields.ts";
+import { type OfferedTool, type ToolChoice, type ToolUse, toolUseOf } from "../tool-use.ts";
 
 const roles: Readonly<Record<string, string>> = {
   system: "system",
@@ -75,28 +76,52 @@ function readCalls(value: readonly unknown[], at: string, limits: Limits): objec
   });
 }
 
-/** The tools that a reply may call. `tool_choice: "none"` leaves them out; one that forces a call cannot be honoured. */
-export function readTools(body: Body, limits: Limits): ChatTool[] {
-  const { tools, tool_choice: choice } = body;
+/** `tools`, `tool_choice` and `parallel_tool_calls` of the chat endpoint. */
+export function readToolUse(body: Body, limits: Limits): ToolUse {
+  const { tools } = body;
   const list = tools === undefined || tools === null ? [] : listField(tools, "tools", limits.chatTools);
-  const read = list.map((each, i) => readTool(objectField(each, `tools[${i}]`), `tools[${i}]`));
-  if (choice === undefined || choice === null || choice === "auto") return read;
-  if (choice === "none") return [];
-  throw unsupported("tool_choice", 'only "auto" and "none" can be honoured');
+  const offered = list.map((each, i) => readTool(objectField(each, `tools[${i}]`), `tools[${i}]`));
+  return toolUseOf(offered, readToolChoice(body["tool_choice"]), readParallel(body));
 }
+
+/** @defaultValue true, as in OpenAI's API */
+export const readParallel = (body: Body): boolean =>
+  body["parallel_tool_calls"] === undefined || body["parallel_tool_calls"] === null
+    ? true
+    : booleanField(body, "parallel_tool_calls");
+
+function readToolChoice(choice: unknown): ToolChoice {
+  if (choice === undefined || choice === null) return { type: "auto" };
+  if (choice === "auto" || choice === "none" || choice === "required") return { type: choice };
+  if (typeof choice === "string") throw badField("tool_choice", choiceProblem(choice));
+  const { type, function: named } = objectField(choice, "tool_choice");
+  if (type !== "function") throw unsupported("tool_choice.type", 'only "function" is supported');
+  const param = "tool_choice.function.name";
+  return { type: "named", name: textField(objectField(named, "tool_choice.function")["name"], param, 200), param };
+}
+
+export const choiceProblem = (choice: string): string =>
+  `must be "auto", "none", "required" or a function, got ${JSON.stringify(choice.slice(0, 100))}`;
 
 export const toolName = /^[\w.-]{1,128}$/;
 
-function readTool(tool: Body, at: string): ChatTool {
-  if (tool["type"] !== "function") throw unsupported(`${at}.type`, "this server knows tools of the type function only");
-  const of = objectField(tool["function"], `${at}.function`);
-  const name = textField(of["name"], `${at}.function.name`);
-  if (!toolName.test(name)) throw badField(`${at}.function.name`, "must be 1 to 128 letters, digits, _, - or .");
-  if (of["strict"] === true) throw unsupported(`${at}.function.strict`, "arguments are not constrained here");
-  const { strict: _strict, ...rest } = of;
+function readTool(tool: Body, at: string): OfferedTool {
+  if (tool["type"] !== "function") throw unsupported(`${at}.type`, 'only tools of the type "function" are supported');
+  return readFunction(objectField(tool["function"], `${at}.function`), `${at}.function`);
+}
+
+/** A function with its name, description, parameters and `strict`. */
+export function readFunction(of: Body, at: string): OfferedTool {
+  const name = textField(of["name"], `${at}.name`);
+  if (!toolName.test(name)) throw badField(`${at}.name`, "must be 1 to 128 letters, digits, _, - or .");
+  const { strict, ...rest } = of;
   const { description, parameters } = rest;
-  if (description !== undefined && description !== null) textField(description, `${at}.function.description`);
-  if (parameters !== undefined && parameters !== null) objectField(parameters, `${at}.function.parameters`);
-  // As it came: templates write the whole of it.
-  return { type: "function", function: rest as unknown as ChatTool["function"] };
+  if (description !== undefined && description !== null) textField(description, `${at}.description`);
+  if (parameters !== undefined && parameters !== null) objectField(parameters, `${at}.parameters`);
+  return {
+    // unchanged, because templates write the whole object
+    tool: { type: "function", function: rest as unknown as OfferedTool["tool"]["function"] },
+    schemaParam: `${at}.parameters`,
+    strict: strict === true,
+  };
 }
