@@ -15,7 +15,7 @@ import openai
 url = sys.argv[1]
 text = "naïve 日本語 e\u0301 👩‍👩‍👧 done"
 call = 'SAY <think>\nhm\n</think>\n\nLet me see.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich 🏔️"}}\n</tool_call>'
-schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
 def check(what, got, wanted):
@@ -78,7 +78,10 @@ def check_openai():
     check(f"{at} completions", completed.choices[0].text.startswith("The sea"), True)
     raises(f"{at} a wrong key", lambda: openai.OpenAI(base_url=f"{url}/v1", api_key="tml-wrong", max_retries=0).models.list(), openai.AuthenticationError)
     raises(f"{at} an unknown model", lambda: create(model="none", messages=say("x")), openai.NotFoundError)
-    raises(f"{at} an unsupported parameter", lambda: create(**real, tool_choice="required", tools=tools), openai.BadRequestError)
+    raises(f"{at} an unsupported parameter", lambda: create(**real, extra_body={"web_search_options": {}}), openai.BadRequestError)
+    forced = create(**real, max_tokens=100, tools=tools, tool_choice="required").choices[0]
+    [demanded] = forced.message.tool_calls
+    check(f"{at} a demanded tool call", (demanded.function.name, [*json.loads(demanded.function.arguments)], forced.finish_reason), ("get_weather", ["city"], "tool_calls"))
     raises(f"{at} another origin", lambda: create(**real, extra_headers={"Origin": "https://evil.example"}), openai.PermissionDeniedError)
     raises(f"{at} a failure of the server", lambda: create(model="scripted", messages=fail), openai.InternalServerError)
     raises(f"{at} a server that closes", lambda: create(model="scripted", messages=close, stream=True), openai.InternalServerError)
@@ -121,7 +124,9 @@ def check_anthropic():
     real = {"model": "tinklet/base", "max_tokens": 5, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
     raises(f"{at} a wrong key", lambda: anthropic.Anthropic(base_url=f"{url}/anthropic/api", api_key="tml-wrong", max_retries=0).messages.create(**real), anthropic.AuthenticationError)
     raises(f"{at} an unknown model", lambda: create(**{**real, "model": "none"}), anthropic.NotFoundError)
-    raises(f"{at} an unsupported parameter", lambda: create(**real, tools=tools, tool_choice={"type": "any"}), anthropic.BadRequestError)
+    raises(f"{at} an unsupported parameter", lambda: create(**real, extra_body={"container": "x"}), anthropic.BadRequestError)
+    forced = create(**{**real, "max_tokens": 100}, tools=tools, tool_choice={"type": "any"})
+    check(f"{at} a demanded tool call", (forced.content[0].name, [*forced.content[0].input], forced.stop_reason), ("get_weather", ["city"], "tool_use"))
     raises(f"{at} another origin", lambda: create(**real, extra_headers={"Origin": "https://evil.example"}), anthropic.PermissionDeniedError)
     raises(f"{at} a failure of the server", lambda: create(model="scripted", max_tokens=5, messages=fail), anthropic.InternalServerError)
     raises(f"{at} a server that closes", lambda: create(model="scripted", max_tokens=5, messages=close, stream=True), anthropic.APIStatusError)
