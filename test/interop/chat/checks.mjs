@@ -36,7 +36,7 @@ export function createChecks() {
 /** Waits until the engine has no sequence left; the server's own metrics say so. */
 export async function engineIsIdle(url) {
   for (let attempt = 0; attempt < 600; attempt++) {
-    const text = await (await fetch(`${url}/metrics`)).text();
+    const text = await (await fetch(`${url}/metrics`, { headers: { authorization: "Bearer tml-chat" } })).text();
     const active = [...text.matchAll(/^tinklet_engine_active_sequences\{[^}]*\} (\d+)$/gm)].map(([, n]) => Number(n));
     const waiting = [...text.matchAll(/^tinklet_waiting_samples\{[^}]*\} (\d+)$/gm)].map(([, n]) => Number(n));
     if (active.length > 0 && [...active, ...waiting].every((n) => n === 0)) return true;

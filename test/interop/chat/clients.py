@@ -35,7 +35,8 @@ def raises(what, run, kind):
 
 def idle():
     for _ in range(600):
-        lines = urllib.request.urlopen(f"{url}/metrics").read().decode().splitlines()
+        metrics = urllib.request.Request(f"{url}/metrics", headers={"Authorization": "Bearer tml-chat"})
+        lines = urllib.request.urlopen(metrics).read().decode().splitlines()
         if all(line.endswith(" 0") for line in lines if line.startswith(("tinklet_engine_active_sequences{", "tinklet_waiting_samples{"))):
             return True
         time.sleep(0.05)
