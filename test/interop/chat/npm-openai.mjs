@@ -157,8 +157,8 @@ export async function checkOpenai({ default: OpenAI }, url, checks) {
     OpenAI.BadRequestError,
   );
   checks.is(at("errors name the parameter"), bad?.param, "messages[0].content[0]");
-  const forced = await client.chat.completions.create({ ...real, max_tokens: 100, tools, tool_choice: "required" });
-  const demanded = forced.choices[0].message.tool_calls[0].function;
+  const required = await client.chat.completions.create({ ...real, max_tokens: 100, tools, tool_choice: "required" });
+  const demanded = required.choices[0].message.tool_calls[0].function;
   checks.is(at("a demanded tool call"), Object.keys(JSON.parse(demanded.arguments)), ["city"]);
   await checks.throws(
     at("a body that is too large"),

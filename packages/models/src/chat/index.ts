@@ -11,7 +11,7 @@ export {
   replyFormats,
 } from "./create-chat.ts";
 export { type CallShape, callsIn, listIn } from "./json-value.ts";
-export type { ParserOptions, ReplyFormat, ReplyParser, TemplateProbe } from "./reply-format.ts";
+export type { CallOpening, ParserOptions, ReplyFormat, ReplyParser, TemplateProbe } from "./reply-format.ts";
 export { type BodyStep, type CallBody, createReplyParser, type ReplyGrammar } from "./reply-parser.ts";
 export { createReplyReader, type ReplyReader, type ReplyReaderOptions, replyOf } from "./reply-reader.ts";
 export { createTextSearch, type SearchStep, type TextSearch } from "./text-search.ts";

@@ -28,6 +28,14 @@ export interface ReplyParser {
   end(): ReplyEvent[];
 }
 
+/** Opens a call whose rest is JSON, so that the rest can be decoded under a grammar. */
+export interface CallOpening {
+  /** The text before the arguments of the named tool or, without a name, before an object with `name` and `arguments`. */
+  readonly textOf: (tool?: string) => string;
+  /** Where the first call begins in the text of a reply that has one. */
+  readonly startIn: (reply: string) => number;
+}
+
 /** A model family's syntax for reasoning and tool calls. */
 export interface ReplyFormat {
   readonly name: string;
@@ -39,11 +47,8 @@ export interface ReplyFormat {
   readonly shortCallIds?: boolean;
   /** Whether the template expects call arguments as a JSON string; other templates serialize objects themselves. */
   readonly textArguments?: boolean;
-  /**
-   * The text that opens a call when the rest is JSON: the arguments of the named tool or, without a name, an object with `name` and
-   * `arguments`. Absent where the family does not write calls that way.
-   */
-  readonly callPrefix?: (tool?: string) => string;
+  /** How a call is opened, if what follows is JSON. Absent where the family does not write calls that way. */
+  readonly callOpening?: CallOpening;
   /** Whether a template belongs to this family. The first matching format of a list is used. */
   readonly isUsedBy: (probe: TemplateProbe) => boolean;
   readonly createParser: (options: ParserOptions) => ReplyParser;

@@ -63,10 +63,9 @@ function renderChat(
   model.chat ??= createChat(model.tokenizer);
   const { tokenizer, chat } = model;
   const rendered = chat.render(messages, options);
-  const { callPrefix } = chat.format;
   // A reply that starts in reasoning cannot start with a call: the handler refuses it.
   const opensCall = callFirst !== undefined && !rendered.startsInReasoning;
-  const prefill = opensCall ? given + (callPrefix?.(callFirst.tool) ?? "") : given;
+  const prefill = opensCall ? given + (chat.format.callOpening?.textOf(callFirst.tool) ?? "") : given;
   const text = rendered.text + prefill;
   const prompt = encodeText(tokenizer, { text, addSpecialTokens: false, longest });
   const whole = prefill === "" ? rendered : { ...rendered, text, startsInReasoning: false };

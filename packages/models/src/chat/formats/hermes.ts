@@ -18,7 +18,10 @@ export const hermesFormat: ReplyFormat = {
   name: "hermes",
   markers: [opens, closes, "<think>", "</think>"],
   reasoningOpens: "<think>",
-  callPrefix: (tool) => `${opens}\n${tool === undefined ? "" : `{"name": ${JSON.stringify(tool)}, "arguments":`}`,
+  callOpening: {
+    textOf: (tool) => `${opens}\n${tool === undefined ? "" : `{"name": ${JSON.stringify(tool)}, "arguments":`}`,
+    startIn: (reply) => Math.max(0, reply.indexOf(opens)),
+  },
   isUsedBy: ({ withTool, withCall }) => `${withTool} ${withCall}`.includes(opens),
   createParser: (options) =>
     createReplyParser(

@@ -12,7 +12,11 @@ export const jsonFormat: ReplyFormat = {
   name: "json",
   markers: ["<think>", "</think>"],
   reasoningOpens: "<think>",
-  callPrefix: (tool) => `{"tool_calls": [${tool === undefined ? "" : `{"name": ${JSON.stringify(tool)}, "arguments":`}`,
+  callOpening: {
+    textOf: (tool) => `{"tool_calls": [${tool === undefined ? "" : `{"name": ${JSON.stringify(tool)}, "arguments":`}`,
+    // Calls stand at the beginning, after the reasoning.
+    startIn: (reply) => reply.lastIndexOf("</think>") + (reply.includes("</think>") ? "</think>".length : 1),
+  },
   isUsedBy: () => true,
   createParser: (options) =>
     createReplyParser(

@@ -286,7 +286,6 @@ describe("an unsupported parameter is a 400 that names it", () => {
     ["tool_choice.type", { tools: [weather], tool_choice: { type: "custom" } }],
     ["tool_choice.function.name", { tools: [weather], tool_choice: { type: "function", function: { name: "f" } } }],
     ["parallel_tool_calls", { tools: [weather], parallel_tool_calls: "no" }],
-    ["tools[0].function.strict", { tools: [{ ...weather, function: { ...weather.function, strict: true } }] }],
     ["tools[0].function.name", { tools: [{ type: "function", function: { name: "a b" } }] }],
     ["tools", { tools: Array.from({ length: 129 }, () => weather) }],
     ["presence_penalty", { presence_penalty: 3 }],

@@ -39,7 +39,20 @@ export interface Generation {
   /** The format of the replies. */
   readonly format?: ResponseFormat | undefined;
   readonly createReader: () => ReplyReader;
+  /** Calls whose arguments are decoded again under a grammar. Each reader ends at its first call. */
+  readonly strictCalls?: StrictCalls;
   readonly signal: AbortSignal;
+}
+
+/** How the arguments of a call are decoded again. */
+export interface RedoneCall extends Pick<Generation, "prompt" | "format" | "createReader"> {
+  /** Tokens of the reply before the call. */
+  readonly textTokens: number;
+}
+
+export interface StrictCalls {
+  /** How the arguments of a call are decoded again, after the tokens that were sampled. @returns undefined for tools that are not strict */
+  readonly of: (tool: string, sampled: readonly number[]) => RedoneCall | undefined;
 }
 
 /** Token counts of all replies, and the prompt's log-probs. */
@@ -60,6 +73,45 @@ const schemaProblems = new Set(["unsupported_schema", "bad_schema", "grammar_too
 
 /** @throws {@link Refusal} when the engine refuses the request or dies. */
 export async function generate(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
+  const { strictCalls } = generation;
+  if (strictCalls === undefined) return generateWithin(api, generation, listener);
+  const sampled = Array.from({ length: generation.n }, (): number[] => []);
+  const again = new Map<number, RedoneCall>();
+  const totals = await generateWithin(api, generation, {
+    piece: (index, events, tokens) => {
+      for (const { id } of tokens) sampled[index]!.push(id);
+      const at = events.findIndex(({ type }) => type === "tool_call");
+      const event = events[at];
+      const redone = event?.type === "tool_call" ? strictCalls.of(event.call.name, sampled[index]!) : undefined;
+      if (redone !== undefined) again.set(index, redone);
+      if (redone === undefined) listener.piece(index, events, tokens);
+      else if (at > 0) listener.piece(index, events.slice(0, at), []);
+    },
+    ending: (index, reason, stopText) => {
+      if (!again.has(index)) listener.ending(index, reason, stopText);
+    },
+  });
+  let { completionTokens } = totals;
+  for (const [index, { textTokens, ...redone }] of again) {
+    const { maxTokens } = generation.params;
+    const params = { ...generation.params, ...omitUndefined({ maxTokens: maxTokens && maxTokens - textTokens }) };
+    const rest = { ...generation, ...redone, params, n: 1, stop: [] };
+    try {
+      const { completionTokens: more } = await generateWithin(api, rest, {
+        piece: (_, events, tokens) => listener.piece(index, events, tokens),
+        ending: (_, reason, stopText) => listener.ending(index, reason, stopText),
+      });
+      completionTokens += more;
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.code !== "no_room_for_format") throw error;
+      listener.ending(index, "length", undefined); // the text left no tokens for the call
+    }
+  }
+  return { ...totals, completionTokens };
+}
+
+/** Samples within a format, or a looser one where the first cannot be compiled. */
+async function generateWithin(api: Api, generation: Generation, listener: Listener): Promise<Totals> {
   const { format } = generation;
   if (format?.looser === undefined) return generateOnce(api, generation, listener);
   try {

@@ -1,9 +1,9 @@
 /** The generation of a reply to a conversation, for both APIs. */
-import { createReplyReader, type RenderedChat, type ReplyReader } from "@tinklet/models/chat";
+import { type Chat, createReplyReader, type RenderedChat, type ReplyReader } from "@tinklet/models/chat";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { ChatPrompt, Conversation } from "../../thread/chat-tasks.ts";
 import { badField, unsupported } from "./fields.ts";
-import type { Generation } from "./generate.ts";
+import type { Generation, StrictCalls } from "./generate.ts";
 import type { NamedModel } from "./model-names.ts";
 import type { PromptContext } from "./prompt.ts";
 import type { ResponseFormat } from "./response-format.ts";
@@ -45,16 +45,17 @@ export function generationOf(reply: Reply): (signal: AbortSignal) => Generation 
   const grammar = call?.format ?? format;
   if (grammar !== undefined) checkFormat(grammar, rendered);
   const endTokenIds = chat.endTokenIds;
+  const strictCalls = grammar === undefined ? strictCallsOf(reply, chat) : undefined;
   const createReader = (): ReplyReader => {
     if (call !== undefined) return callReader(createReplyReader({ tokenizer, endTokenIds }), call.read);
     if (grammar !== undefined) return createReplyReader({ tokenizer, endTokenIds, stop });
     const reader = chat.read(rendered, { stop });
-    return tools.parallel ? reader : firstCallOnly(reader);
+    return tools.parallel && strictCalls === undefined ? reader : firstCallOnly(reader);
   };
   return (signal) => ({
     params,
     n,
-    ...omitUndefined({ top }),
+    ...omitUndefined({ top, strictCalls }),
     format: grammar,
     tenant: context.tenant,
     model,
@@ -75,12 +76,36 @@ function callGrammarOf({
   const { offered, demanded } = tools;
   if (demanded.length > 0) return callGrammar(demanded, roomParam);
   if (format !== undefined && offered.length > 0) return formatOrCallGrammar(format, offered);
-  const strict = offered.find((each) => each.strict);
-  if (strict === undefined) return undefined;
-  throw unsupported(
-    strict.schemaParam.replace(/parameters$/, "strict"),
-    "this server cannot honour it with tool_choice auto",
-  );
+  return undefined;
+}
+
+/** Strict tools that a reply may call: their arguments are decoded again under the grammar of the schema. */
+function strictCallsOf({ tools, context, chatPrompt, roomParam }: Reply, chat: Chat): StrictCalls | undefined {
+  const strict = tools.offered.filter((each) => each.strict);
+  if (strict.length === 0) return undefined;
+  const { callOpening, name } = chat.format;
+  if (callOpening === undefined) {
+    const problem = `is not supported with tool_choice auto, because models of the ${name} family do not write calls as JSON`;
+    throw unsupported(strict[0]!.strictParam, problem);
+  }
+  const { tokenizer } = context.model;
+  const endTokenIds = chat.endTokenIds;
+  return {
+    of: (called, sampled) => {
+      const tool = strict.find((each) => each.tool.function.name === called);
+      if (tool === undefined) return undefined;
+      const reply = tokenizer.decode(sampled, { skipSpecialTokens: false });
+      const text = tokenizer.encode(reply.slice(0, callOpening.startIn(reply)), { addSpecialTokens: false });
+      const opening = tokenizer.encode(callOpening.textOf(called), { addSpecialTokens: false });
+      const { format, read } = callGrammar([tool], roomParam);
+      return {
+        prompt: Int32Array.from([...chatPrompt.prompt, ...text, ...opening]),
+        textTokens: text.length,
+        format,
+        createReader: () => callReader(createReplyReader({ tokenizer, endTokenIds }), read),
+      };
+    },
+  };
 }
 
 /** @throws {@link Refusal} 400 when the format would apply to the model's thinking */

@@ -169,3 +169,34 @@ test("parallel_tool_calls: false ends a reply after its first call", async () =>
   const alone = { type: "auto", disable_parallel_tool_use: true };
   expect((await ask("/anthropic/api/v1/messages", { tools, tool_choice: alone })).content).toHaveLength(1);
 });
+
+test("strict tools with tool_choice auto: the arguments of a call are decoded again under its schema", async () => {
+  const seen: { prompt: string; constraint: unknown }[] = [];
+  const free = '{"tool_calls": [{"name": "f", "arguments": {"city": 5}}]}';
+  const scripted = await TestServer.open({
+    engine: {
+      reply: ({ prompt, params }) => {
+        seen.push({ prompt: tokenizer.decode(Array.from(prompt)), constraint: params?.constraint });
+        const text = params?.constraint === undefined ? free : '{"city": "Oslo"}';
+        return [...tokenizer.encode(text, { addSpecialTokens: false }), 267];
+      },
+    },
+  });
+  onTestFinished(() => scripted.close());
+  const schema = { type: "object", properties: { city: { enum: ["Oslo"] } }, required: ["city"] };
+  const asked = { ...question, tools: [tool("f", schema, { strict: true })], n: 2 };
+  const { status, json } = await scripted.post("/v1/chat/completions", asked);
+  expect(status).toBe(200);
+  for (const choice of json.choices) {
+    expect([callsOf(choice), choice.finish_reason]).toEqual([
+      [{ name: "f", arguments: '{"city": "Oslo"}' }],
+      "tool_calls",
+    ]);
+  }
+  const redone = seen.filter(({ constraint }) => constraint !== undefined);
+  expect(redone).toHaveLength(2);
+  expect(redone[0]!.constraint).toEqual({ type: "json_schema", schema });
+  expect(redone[0]!.prompt.endsWith('{"tool_calls": [{"name": "f", "arguments":')).toBe(true);
+  const { json: loose } = await scripted.post("/v1/chat/completions", { ...asked, tools: [tool("f", schema)] });
+  expect(callsOf(loose.choices[0])).toEqual([{ name: "f", arguments: '{"city": 5}' }]);
+});

@@ -13,6 +13,7 @@ export interface OfferedTool {
   readonly schemaParam: string;
   /** The arguments must fit the schema: a schema that cannot be compiled is an error. */
   readonly strict: boolean;
+  readonly strictParam: string;
 }
 
 export interface ToolUse {

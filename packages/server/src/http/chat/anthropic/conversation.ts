@@ -155,6 +155,7 @@ function readTool(tool: Body, at: string): OfferedTool {
     },
     schemaParam,
     strict: booleanField(tool, "strict"),
+    strictParam: `${at}.strict`,
   };
 }
 

@@ -123,5 +123,6 @@ export function readFunction(of: Body, at: string): OfferedTool {
     tool: { type: "function", function: rest as unknown as OfferedTool["tool"]["function"] },
     schemaParam: `${at}.parameters`,
     strict: strict === true,
+    strictParam: `${at}.strict`,
   };
 }
