@@ -9,6 +9,7 @@ export default defineConfig({
     errors: "src/errors.ts",
     clock: "src/clock.ts",
     entropy: "src/entropy.ts",
+    "running-server": "src/running-server.ts",
     abort: "src/abort.ts",
     options: "src/options.ts",
     "testing/index": "src/testing/index.ts",

@@ -2,12 +2,13 @@
  * Resolves the base models to serve from their names on the command line: a folder, a file, a Hub id, or `name=` one of these; without any
  * name, the bundled model. The name in the API is the text as given, or the part before `=`.
  */
-import { existsSync } from "node:fs";
+import { existsSync, realpathSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { defaultMemoryBudget, type EngineOptions, openEngine } from "@tinklet/engine";
 import { bundledModel, bundledModelFolder, loadTokenizerFiles } from "@tinklet/models";
 import { omitUndefined } from "@tinklet/wire/options";
+import type { RecordedModel } from "@tinklet/wire/running-server";
 import type { ModelSource } from "./server.ts";
 
 /** Options of {@link resolveModels}. */
@@ -59,6 +60,13 @@ export function optionsPerEngine(engine: EngineOptions = {}, count: number): Eng
   const budget = engine.memoryBudgetBytes ?? defaultMemoryBudget();
   return { ...engine, memoryBudgetBytes: Math.floor(budget / count) };
 }
+
+/** Names and sources of the models for the record of a running server; paths are resolved, so that spellings of one folder are equal. */
+export const recordedModels = (names: readonly string[]): RecordedModel[] =>
+  (names.length === 0 ? [bundledModel] : names).map(parse).map(({ name, source }) => ({
+    name,
+    source: existsSync(source) ? realpathSync(source) : source,
+  }));
 
 function parse(text: string): { name: string; source: string } {
   const equals = text.indexOf("=");

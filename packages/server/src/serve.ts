@@ -6,10 +6,14 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { systemClock } from "@tinklet/wire/clock";
+import { challengeHeader, maxChallengeLength, proofHeader } from "@tinklet/wire/running-server";
 import { Connections } from "./connections.ts";
+import { hashApiKey, localTenant } from "./http/access/auth.ts";
 import { parsePublicUrl } from "./http/access/public-url.ts";
 import { defaultLimits } from "./limits.ts";
-import { createServer, type ServerOptions } from "./server.ts";
+import { recordedModels } from "./models.ts";
+import { createServer, recordFailed, type ServerOptions } from "./server.ts";
+import { newSecret, proofOf, writeRecord } from "./store/server-record.ts";
 
 /** Options of {@link serve}. */
 export interface ServeOptions extends ServerOptions {
@@ -17,6 +21,11 @@ export interface ServeOptions extends ServerOptions {
   readonly host?: string;
   /** TCP port; 0 picks a free one. @defaultValue 8471 */
   readonly port?: number;
+  /**
+   * Lets programs of the same user that use the same data folder find this server and use it. `modelNames` are the arguments of
+   * {@link resolveModels}. Ignored without a data folder. @defaultValue not attachable
+   */
+  readonly attachable?: { readonly modelNames: readonly string[] } | undefined;
 }
 
 /** A server that listens on a socket. */
@@ -48,7 +57,7 @@ const headMs = 30_000;
  * when `publicUrl` is not an origin; {@link StoreError} when the data folder cannot be used.
  */
 export async function serve(options: ServeOptions): Promise<RunningServer> {
-  const { host = "127.0.0.1", port = 8471, ...rest } = options;
+  const { host = "127.0.0.1", port = 8471, attachable, ...rest } = options;
   const loopback = isLoopback(host);
   if (!loopback && (options.apiKeys ?? []).length === 0) {
     throw new Error(
@@ -61,13 +70,20 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
       `publicUrl is ${publicUrl.origin}, which the network can reach, and no keys are configured. Configure keys (--api-keys, apiKeys), or leave --public-url out.`,
     );
   }
-  const server = await createServer({ openProbes: loopback, ...rest });
+  const secret = attachable === undefined || rest.dataDir === undefined ? undefined : newSecret();
+  // With configured keys the secret is the key of the local tenant; without them every key is.
+  const localKeys = secret === undefined ? [] : [{ name: localTenant, sha256: hashApiKey(secret) }];
+  const keys = rest.apiKeys === undefined || rest.apiKeys.length === 0 ? [] : [...rest.apiKeys, ...localKeys];
+  const server = await createServer({ openProbes: loopback, ...rest, apiKeys: keys });
   const limits = { ...defaultLimits, ...rest.limits };
   const connections = new Connections(limits);
   const socket = createAdaptorServer({
     fetch: async (request, env) => {
       const { incoming, outgoing } = env as { incoming: IncomingMessage; outgoing: ServerResponse };
       const response = await server.fetch(request, connections.peerOf(incoming, outgoing));
+      const challenge = request.headers.get(challengeHeader) ?? "";
+      if (secret !== undefined && challenge !== "" && challenge.length <= maxChallengeLength)
+        response.headers.set(proofHeader, proofOf(secret, challenge));
       // From here on a socket without traffic has a client that does not read: complete bodies are written at once, and streams send
       // heartbeats. Half the limit, because Node closes the socket at the second timeout: bytes written since the last one restart it.
       outgoing.socket?.setTimeout(Math.ceil(limits.answerStallMs / 2));
@@ -93,6 +109,11 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   const bound = (socket.address() as AddressInfo).port;
   const name = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "[::1]" : isIP(host) === 6 ? `[${host}]` : host;
   const url = `http://${name}:${bound}`;
+  if (secret !== undefined && rest.dataDir !== undefined) {
+    const models = recordedModels(attachable?.modelNames ?? []);
+    const attach = { url, secret, models, strict: rest.strict ?? false, studio: rest.studio !== undefined };
+    await writeRecord(rest.dataDir, attach).catch(recordFailed(server.log));
+  }
   server.log.info("server.started", { url, models: options.models.map((model) => model.name).join(" ") });
 
   let closing: Promise<void> | undefined;

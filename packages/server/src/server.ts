@@ -24,6 +24,7 @@ import { Queue } from "./queue/queue.ts";
 import { EngineQueue } from "./queue/scheduling/engine-queue.ts";
 import { createSessionActivity } from "./session-activity.ts";
 import { keepArithmetic } from "./store/arithmetic.ts";
+import { removeRecord, writeRecord } from "./store/server-record.ts";
 import { openStore } from "./store/store.ts";
 import { countDeaths } from "./store/tables/requests.ts";
 import { noteStart } from "./store/tables/starts.ts";
@@ -131,6 +132,8 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     const reason = "the database does not list these adapters: it is an older copy, or belongs to another server";
     log.warn("adapters.set_aside", { count: store.setAside.length, in: dirname(store.setAside[0]!), reason });
   }
+  const { dataDir } = options;
+  if (dataDir !== undefined) await writeRecord(dataDir).catch(recordFailed(log));
   await noteStart(store.db, clock.now());
   const interrupted = store.running.takeInterrupted();
   if (interrupted.length > 0) await store.db.write((sql) => countDeaths(sql, interrupted));
@@ -178,6 +181,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     }
   } catch (error) {
     await Promise.all(engines.map((engine) => engine.close()));
+    if (dataDir !== undefined) await removeRecord(dataDir).catch(recordFailed(log));
     await store.close();
     throw error;
   }
@@ -250,6 +254,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     await queue.close();
     await Promise.all([...queue.engineQueues.values()].map((engineQueue) => engineQueue.engine.close()));
     await Promise.all([losses, unpacking, imports, promptThreads].map((threads) => threads.close()));
+    if (dataDir !== undefined) await removeRecord(dataDir).catch(recordFailed(log));
     await store.close();
     log.info("server.closed");
   };
@@ -259,3 +264,9 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   };
   return { fetch: app, log, recovered, studioPath, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
 }
+
+/** The record is for other programs; a full disk must not stop the server. */
+export const recordFailed =
+  (log: Log) =>
+  (error: Error): void =>
+    log.warn("record.failed", { error: error.message });

@@ -1,5 +1,6 @@
 // Every command through the real executable: in a pipe, as JSON, on a terminal, and refused. The table must have a row for each
 // command of the tool, so a command without a test does not get in.
+import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -660,14 +661,50 @@ describe("serve", () => {
     ];
     expect(await tool.run(tiny, { env: at })).toMatchObject({ code: 0 }); // one model: --model goes without saying
     const second = await tool.run(["serve", "--port", "0", ...folder], {});
-    expect(second).toMatchObject({ code: 1, stderr: expect.stringMatching(/Error: .*\n.*--data-dir/) });
-    const beside = await tool.run(["sample", "Hi", "--local", ...folder], {});
-    expect(beside.code).toBe(1);
+    expect(second).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(
+        /Error: .*tinklet serve \(process \d+\) uses the data folder, at http.*\n.*--data-dir/,
+      ),
+    });
+    // Commands with --local use the running server; options that differ are refused.
+    const text = ["sample", "Hi", "--local", "--from", "served", "--max-tokens", "4"];
+    const beside = await tool.run([...text, ...folder], {});
+    expect(beside, beside.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Hi./) });
+    expect(beside.stderr).toContain(`Using tinklet serve at ${url}`);
+    const attached = ["--local", "--learning-rate", "0.01", "--max-steps", "1", "--batch-size", "4", "--no-export"];
+    const trained = await tool.run(["train", "data.jsonl", ...attached, "--out", "attached", ...folder], {});
+    expect(trained, trained.stderr).toMatchObject({ code: 0 });
+    const runs = await (await fetch(`${url}/api/v1/training_runs`, { headers: { "x-api-key": "tml-any" } })).json();
+    expect(runs).toMatchObject({ cursor: { total_count: 2 } });
+    const memory = await tool.run(["run", "list", "--local", "--data-dir", "memory"], {});
+    expect(memory).toMatchObject({ code: 0, stdout: expect.stringContaining("No training runs found") });
+    expect(memory.stderr).not.toContain("Using tinklet serve");
+    const other = await tool.run(["sample", "Hi", "--local", "--model", "./other.gguf", ...folder], {});
+    expect(other).toMatchObject({ code: 1, stderr: expect.stringContaining("requested is ./other.gguf") });
+    const program = await tool.program(
+      "attached-program",
+      'import { ServiceClient } from "tinklet";\nconst service = await ServiceClient.local();\nconsole.log(service.baseUrl);\nawait service.close();\n',
+    );
+    const environment = tool.environment({ TINKLET_DATA_DIR: join(tool.work, "shared") });
+    expect(execFileSync(process.execPath, [program], { env: environment, encoding: "utf8" })).toBe(`${url}\n`);
     first.child.kill("SIGTERM");
     expect((await first.ended).code).toBe(0);
     await expect(fetch(`${url}/healthz`)).rejects.toThrow();
     const kept = await tool.run(["sample", "Hi", "--local", ...folder, "--from", "served", "--max-tokens", "4"], {});
     expect(kept, kept.stderr).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Hi./) });
+  });
+
+  it("a server that was killed leaves a folder that the next command uses", async () => {
+    const folder = ["--data-dir", join(tool.work, "killed")];
+    const running = tool.start(["serve", "--port", "0", ...folder, "--json"], { stdin: null });
+    await running.line((line) => line.includes('"url"'));
+    running.child.kill("SIGKILL");
+    await running.ended;
+    expect(existsSync(join(tool.work, "killed", "server.json"))).toBe(true);
+    const next = await tool.run(["run", "list", "--local", ...folder], {});
+    expect(next, next.stderr).toMatchObject({ code: 0, stdout: expect.stringContaining("No training runs found") });
+    expect(existsSync(join(tool.work, "killed", "server.json"))).toBe(false);
   });
 });
 

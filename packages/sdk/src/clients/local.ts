@@ -33,13 +33,24 @@ export interface LocalServer {
 
 const serverPackage = "@tinklet/server";
 /** Any well-formed key works on loopback. */
-const localKey = "tml-local";
+export const localKey = "tml-local";
 
 export async function startLocal(
   options: LocalOptions & ClientOptions,
   load: () => Promise<unknown> = () => import(/* webpackIgnore: true */ /* @vite-ignore */ serverPackage),
 ): Promise<{ readonly server: LocalServer; readonly client: ClientOptions }> {
   checkClientOptions("ServiceClient.local", options, localNames);
+  const { dataDir, models, strict, ...client } = options;
+  const { localDataDir } = await import("./data-dir.node.ts");
+  const folder = localDataDir(dataDir);
+  if (folder !== undefined) {
+    const { findRunningServer } = await import("./running-server.node.ts");
+    const found = await findRunningServer(folder, { models, strict }, omitUndefined({ clock: client.clock }));
+    if (found !== undefined) {
+      const { url: baseUrl, apiKey } = found;
+      return { server: { url: baseUrl, close: async () => {} }, client: { apiKey, baseUrl, ...omitUndefined(client) } };
+    }
+  }
   let module: { readonly startLocalServer?: (options: LocalOptions) => Promise<LocalServer> };
   try {
     module = (await load()) as typeof module;
@@ -63,9 +74,6 @@ export async function startLocal(
       },
     );
   }
-  const { dataDir, models, strict, ...client } = options;
-  const { localDataDir } = await import("./data-dir.node.ts");
-  const folder = localDataDir(dataDir);
   const server = await module.startLocalServer({
     ...omitUndefined({ dataDir: folder }),
     ...omitUndefined({ models, strict }),

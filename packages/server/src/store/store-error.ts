@@ -3,6 +3,8 @@
  * system.
  */
 
+import type { ServerRecord } from "@tinklet/wire/running-server";
+
 /** `full` may end without a restart; the others need an operator. */
 export type StoreErrorCode =
   | "full"
@@ -28,12 +30,38 @@ export class StoreError extends Error {
     this.code = code;
     this.what = what;
     this.hint = hint;
+    // The message contains both; Node prints enumerable properties of an uncaught error after the message.
+    for (const name of ["what", "hint"]) Object.defineProperty(this, name, { enumerable: false });
   }
 
   /** The same error with the folder in its message. */
   of(folder: string): StoreError {
     return new StoreError(this.code, `${folder}: ${this.what}`, this.hint, this.cause);
   }
+}
+
+/** The data folder is locked: names the process that uses it, and how to use the folder with it. */
+export function lockedError(folder: string, owner: ServerRecord, cause: unknown): StoreError {
+  const { program, pid, attach } = owner;
+  const other = "or choose another data folder (--data-dir, dataDir)";
+  if (attach !== undefined) {
+    return new StoreError(
+      "locked",
+      `${folder}: tinklet serve (process ${pid}) uses the data folder, at ${attach.url}.`,
+      `Commands with --local and ServiceClient.local() use that server; other clients need TINKER_BASE_URL=${attach.url} and TINKER_API_KEY=tml-local. To start another server, stop this one, ${other}.`,
+      cause,
+    );
+  }
+  const advice =
+    program === "tinklet serve"
+      ? "It is still starting: try again in a moment"
+      : "Wait until it ends, or stop it. To use the folder from several programs, run `tinklet serve` first: commands with --local and ServiceClient.local() then use that server";
+  return new StoreError(
+    "locked",
+    `${folder}: ${program} (process ${pid}) uses the data folder.`,
+    `${advice}; ${other}.`,
+    cause,
+  );
 }
 
 const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what: string, hint: string])[] = [
@@ -46,8 +74,8 @@ const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what:
   [
     /^(SQLITE_BUSY|SQLITE_LOCKED)/,
     "locked",
-    "The data folder is in use by another server (programs and commands that train locally also run one).",
-    "Wait for it or stop it; to share it, start `tinklet serve` once and set TINKER_BASE_URL; or choose another data folder (--data-dir, dataDir).",
+    "Another process uses the data folder.",
+    "Wait until it ends, or stop it; or choose another data folder (--data-dir, dataDir).",
   ],
   [
     /^(SQLITE_CORRUPT|SQLITE_NOTADB)/,

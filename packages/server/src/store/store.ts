@@ -11,7 +11,8 @@ import { type Database, type DatabaseOptions, openDatabase } from "./database.ts
 import { type FileStore, memoryFileStore, openFileStore } from "./files/file-store.ts";
 import { removeOldScratch } from "./files/scratch.ts";
 import { createRunningMarks, type RunningMarks } from "./running.ts";
-import { StoreError, storeErrorFrom } from "./store-error.ts";
+import { readRecord } from "./server-record.ts";
+import { lockedError, StoreError, storeErrorFrom } from "./store-error.ts";
 import { dropUnusedFiles, unusedFiles } from "./tables/models.ts";
 
 export interface Store {
@@ -57,7 +58,11 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
   try {
     return await open(options);
   } catch (error) {
-    throw storeErrorFrom(error)?.of(options.dataDir ?? "the store in memory") ?? error;
+    const known = storeErrorFrom(error);
+    const owner =
+      known?.code === "locked" && options.dataDir !== undefined ? await readRecord(options.dataDir) : undefined;
+    if (owner !== undefined && options.dataDir !== undefined) throw lockedError(options.dataDir, owner, error);
+    throw known?.of(options.dataDir ?? "the store in memory") ?? error;
   }
 }
 

@@ -1,10 +1,11 @@
 /** The context of a running command: the service client, Ctrl-C, and the resources to close at the end. */
 import { setMaxListeners } from "node:events";
 import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
-import { environment, localDataDir } from "@tinklet/sdk/environment";
+import type { FoundServer } from "@tinklet/sdk/environment";
+import { environment, findRunningServer, localDataDir, localKey } from "@tinklet/sdk/environment";
 import type { Studio } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
-import { localKey, type Output } from "./output/output.ts";
+import type { Output } from "./output/output.ts";
 import type { Input } from "./parse.ts";
 
 /** The bundled model's name on the local server. */
@@ -26,6 +27,8 @@ export class Context {
   studioUrl: (place?: string) => string | undefined = () => undefined;
   /** Headers of every request. Set before the first call of `service()`. */
   headers: Readonly<Record<string, string>> = {};
+  /** Whether a local command uses a running `tinklet serve`. */
+  isAttached = false;
   /** Fetches URLs in the server's answers; an in-process server has no socket. */
   fetch: (url: string, init?: RequestInit) => Promise<Response> = (url, init) => fetch(url, init);
 
@@ -88,6 +91,9 @@ export class Context {
       defaultHeaders: this.headers,
     };
     if (local) {
+      const found = await this.#findServer(models);
+      if (found !== undefined)
+        return this.#keep(new ServiceClient({ ...common, apiKey: found.apiKey, baseUrl: found.url }));
       const { url, fetch, studioUrl } = await this.#startServer(models);
       this.fetch = fetch;
       this.studioUrl = studioUrl;
@@ -98,6 +104,20 @@ export class Context {
     const service = new ServiceClient({ ...common, apiKey, baseUrl });
     this.output.hideWith(service.redactor);
     return this.#keep(service);
+  }
+
+  /** The `tinklet serve` that uses the data folder, if one runs. */
+  async #findServer(models: readonly string[]): Promise<FoundServer | undefined> {
+    const { dataDir } = this;
+    if (dataDir === undefined) return undefined;
+    const found = await findRunningServer(dataDir, { models });
+    if (found === undefined) return undefined;
+    this.output.hide(found.apiKey);
+    this.isAttached = true;
+    this.output.note(`Using tinklet serve at ${found.url}, which uses ${dataDir}.`);
+    // The page asks for a sign-in unless this browser has opened the link that `tinklet serve` printed.
+    if (found.hasStudio) this.studioUrl = (place = "/runs") => `${found.url}/#${place}`;
+    return found;
   }
 
   async #startServer(models: readonly string[]) {

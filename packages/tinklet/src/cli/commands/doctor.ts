@@ -4,6 +4,7 @@ import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
 import { hasCredentialsFile, resolveBaseUrl, storedKey } from "@tinklet/sdk/credentials";
+import { localKey } from "@tinklet/sdk/environment";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import { bundledModel, type Context } from "../context.ts";
@@ -173,7 +174,7 @@ async function trainingStep({ output, signal }: Context): Promise<Finding> {
   // The check "Runtime" already reported what the engine's notice says.
   const local = await startLocalServer({ models: [`${bundledModel}=${folder}`], engine: { onNotice: () => {} } });
   try {
-    const service = new ServiceClient({ apiKey: "tml-local", baseUrl: local.url, fetch: local.fetch, logLevel: "off" });
+    const service = new ServiceClient({ apiKey: localKey, baseUrl: local.url, fetch: local.fetch, logLevel: "off" });
     const openMs = performance.now() - startMs;
     const tokens = (await loadTokenizer(folder)).encode("The quick brown fox jumps over the lazy dog.");
     const datum = new Datum({

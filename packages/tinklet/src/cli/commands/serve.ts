@@ -82,6 +82,7 @@ export const serve: Command = {
         models,
         ...omitUndefined({ dataDir, host, port, apiKeys, log, studio }),
         ...omitUndefined({ publicUrl: input.text("public-url") }),
+        attachable: { modelNames: input.texts("model") },
         allowedHosts: input.texts("allow-host"),
         strict: input.flag("strict"),
         ...(maxDisk === undefined ? {} : { maxDiskBytes: bytes(maxDisk, "max-disk") }),
@@ -103,8 +104,8 @@ export const serve: Command = {
       output.line(`Serving ${models.map(({ name }) => name).join(", ")} on ${running.url}${outer}`);
       output.note(
         dataDir === undefined
-          ? "Keeps nothing: what it has is lost when it stops, with Ctrl-C."
-          : `Keeps its things in ${dataDir}. Ctrl-C stops it; what was accepted is finished after the next start.`,
+          ? "Stores nothing: all runs and checkpoints are lost when it stops (Ctrl-C)."
+          : `Data folder: ${dataDir}. Commands with --local and ServiceClient.local() use this server. Ctrl-C stops it; accepted requests\nare finished after the next start.`,
       );
       const link = running.studioUrl();
       if (link !== undefined) output.line(`Studio: ${link}`);

@@ -3,7 +3,7 @@
  * it removes keys and the escape sequences in text of servers, models and files.
  */
 import { randomBytes } from "node:crypto";
-import { environment, Redactor } from "@tinklet/sdk/environment";
+import { environment, localKey, Redactor } from "@tinklet/sdk/environment";
 import type { Input } from "../parse.ts";
 import { oneLine, printable, printableJson } from "./printable.ts";
 
@@ -28,9 +28,6 @@ export type Style = keyof typeof codes;
 const mark = `\u0000${randomBytes(8).toString("hex")}:`;
 const marks = new RegExp(`(${mark}[0-9;]+m)`);
 const styled = (text: string): string => text.replaceAll(mark, "\x1b[");
-
-/** The key of local servers, which is not a secret and is never redacted. */
-export const localKey = "tml-local";
 
 export interface OutputSettings {
   readonly format: "table" | "json";

@@ -114,7 +114,7 @@ export async function localService(model: string, context: Context): Promise<Ser
   const service = await context.startLocal([`${bundledModel}=${model}`]);
   const { supportedModels } = await service.getServerCapabilities();
   output.note(
-    `A Tinker server runs inside this process with ${supportedModels.map(({ modelName }) => modelName).join(", ")}.\n`,
+    `${context.isAttached ? "It has" : "A Tinker server runs inside this process with"} ${supportedModels.map(({ modelName }) => modelName).join(", ")}.\n`,
   );
   return service;
 }
