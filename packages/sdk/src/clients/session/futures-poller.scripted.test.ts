@@ -107,6 +107,20 @@ describe("the poll", () => {
     expect(over.slice(1)).toEqual(["early-2: undefined", "early-4097: undefined"]);
   });
 
+  it("a session that is closed leaves no timer of the report of fetched results", async () => {
+    const { wait, last, session, poller, clock } = play();
+    await wait("a");
+    await last().answer(answer(1, "a"));
+    await clock.advance(1_000); // the poll's own pause
+    const before = clock.pending;
+    poller.fetched("a");
+    expect(clock.pending).toBe(before + 1);
+    await session.close();
+    expect(clock.pending).toBe(before);
+    poller.fetched("b");
+    expect(clock.pending).toBe(before);
+  });
+
   it("a sample whose completion may be among those dropped is asked for alone", async () => {
     const { wait, last, over, poller, clock, asked } = play();
     const before = poller.dropped;

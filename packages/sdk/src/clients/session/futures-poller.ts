@@ -86,7 +86,7 @@ export class FuturesPoller {
     if (this.#failed) return;
     this.#fetched.add(requestId);
     this.#cancelReport?.();
-    this.#cancelReport = this.#session.background.timer(reportMs, () => {
+    this.#cancelReport = this.#session.later(reportMs, () => {
       if (!this.#running && this.#fetched.size > 0) void this.#poll(0).catch(() => {});
     });
   }

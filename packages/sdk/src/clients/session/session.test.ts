@@ -381,6 +381,21 @@ describe("credentials", () => {
     expect(clock.pending).toBe(0);
   });
 
+  it("a connection that was given up after its exchange leaves no second token to refresh", async () => {
+    const faults = faultsInOrder("clientDynamicConfig", [{ kind: "delivery", delivery: "stall" }]);
+    const { service, stub, run, clock } = harness({ config: { pjwt_auth_enabled: true }, faults });
+    const controller = new AbortController();
+    const first = service.connect({ signal: controller.signal });
+    while (stub.callsOf("clientDynamicConfig").length === 0) await clock.advance(0);
+    controller.abort(new Error("enough"));
+    expect((await run(failure(first))).message).toBe("enough");
+    await run(service.connect());
+    await clock.advance(3_300_000);
+    expect(stub.callsOf("authToken")).toHaveLength(3); // two connections, one refresh
+    await run(service.close());
+    expect(clock.pending).toBe(0);
+  });
+
   it("hands its token to another thread, which renews it by itself", async () => {
     const { service, run, stub, clock } = harness({ config: { pjwt_auth_enabled: true } });
     const sampler = await run(service.createSamplingClient({ baseModel: "m" }));

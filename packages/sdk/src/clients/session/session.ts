@@ -201,7 +201,9 @@ export class Session {
     });
     await token.start();
     first = {};
+    this.#token?.close(); // of a connection that failed after its exchange
     this.#token = token;
+    if (this.#closing !== undefined) token.close();
     this.transport.credentials = token;
   }
 
@@ -317,6 +319,21 @@ export class Session {
     };
     this.#cancelTimers.add(handle);
     schedule();
+  }
+
+  /** Runs something once after `ms`, unless the session is closed before. Returns a function that cancels it. */
+  later(ms: number, run: () => void): () => void {
+    const cancel = () => {
+      stop();
+      this.#cancelTimers.delete(cancel);
+    };
+    const stop = this.background.timer(ms, () => {
+      this.#cancelTimers.delete(cancel);
+      run();
+    });
+    if (this.#closing === undefined) this.#cancelTimers.add(cancel);
+    else stop();
+    return cancel;
   }
 
   nextModelSeqId(): number {
