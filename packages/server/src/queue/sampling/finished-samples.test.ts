@@ -49,6 +49,17 @@ describe("Completions", () => {
     expect(ids(await later.next({ tenant, target, after: cursor, timeoutMs: 1000 }))).toEqual([1]);
   });
 
+  it("begins again for a cursor of an earlier process whose clock was ahead", async () => {
+    const { completions, known, clock } = setUp([done(1)]);
+    const { cursor } = await completions.next({ tenant, target, after: 0, timeoutMs: 1000 });
+    clock.jump(-600_000);
+    const later = new Completions({ clock, known: () => known });
+    const first = await later.next({ tenant, target, after: cursor, timeoutMs: 1000 });
+    expect(ids(first)).toEqual([1]);
+    later.note(target, done(2));
+    expect(ids(await later.next({ tenant, target, after: first.cursor, timeoutMs: 1000 }))).toEqual([2]);
+  });
+
   it("returns an empty page after the timeout, when the signal is aborted, and when the server closes", async () => {
     const { completions, clock } = setUp();
     const late = completions.next({ tenant, target, after: 0, timeoutMs: 1000 });

@@ -105,8 +105,10 @@ export class Completions {
   }
 
   /** The finished samples after cursor `after`; waits for one for at most `timeoutMs`. */
-  async next({ tenant, target, after, timeoutMs, signal }: CompletionQuery): Promise<CompletionPage> {
+  async next({ tenant, target, after: asked, timeoutMs, signal }: CompletionQuery): Promise<CompletionPage> {
     const { clock } = this.#options;
+    // A cursor above all of this process is of an earlier one, whose clock was ahead: it says nothing about this log.
+    const after = asked > this.#cursor ? 0 : asked;
     const log = this.#open(tenant, target, after);
     const unseen = log.events.findIndex(({ cursor }) => cursor > after);
     log.events.splice(0, unseen < 0 ? log.events.length : unseen);
