@@ -1,0 +1,276 @@
+/**
+ * The simulated engine. Its results are a pure function of what it was given; each call takes virtual time and may die with the engine.
+ */
+import {
+  type AdapterInfo,
+  type AdapterState,
+  type Engine,
+  EngineError,
+  InputError,
+  type LossRequest,
+  type LossResult,
+} from "@tinklet/engine";
+import {
+  accumulated,
+  initialState,
+  type ModelState,
+  sampledLogprob,
+  sampledTokens,
+  stepped,
+  targetLogprobs,
+} from "./arithmetic.ts";
+import type { Random } from "./random.ts";
+import type { Owner, Scheduler } from "./scheduler.ts";
+
+export const vocabularySize = 512;
+export const contextLength = 512;
+const width = 8;
+const nameA = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
+const nameB = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight";
+
+/** The hash of a base model without an adapter. */
+export const baseWeights = 0;
+
+export interface SimulatedEngineOptions {
+  readonly scheduler: Scheduler;
+  readonly owner: Owner;
+  readonly random: Random;
+  /** Longest time of one call. */
+  readonly callMs: number;
+}
+
+export interface SimulatedEngine extends Engine {
+  /** Ends the engine as a crash of its thread does: everything in its memory is gone, and calls under way fail. */
+  die(): void;
+}
+
+interface Adapter {
+  readonly lora: AdapterState["lora"];
+  step: number;
+  state: ModelState;
+}
+
+/** Sixteen bits in each number: exact in float32. */
+const limbs = (hash: number): number[] => [hash & 0xffff, hash >>> 16];
+const joined = (values: ArrayLike<number>): number => (values[0]! + values[1]! * 65536) >>> 0;
+
+export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedEngineOptions): SimulatedEngine {
+  const adapters = new Map<string, Adapter>();
+  const snapshots = new Map<string, Adapter>();
+  const underWay = new Set<(error: Error) => void>();
+  let next = 0;
+  let gone: EngineError | undefined;
+  let line: Promise<unknown> = Promise.resolve();
+
+  const takesTime = (label: string, signal?: AbortSignal): Promise<void> =>
+    new Promise((resolve, reject) => {
+      if (gone !== undefined) return reject(gone);
+      const end = () => {
+        underWay.delete(fail);
+        signal?.removeEventListener("abort", aborted);
+      };
+      const fail = (error: Error) => {
+        end();
+        cancel();
+        reject(error);
+      };
+      const aborted = () => fail(signal?.reason as Error);
+      if (signal?.aborted === true) return reject(signal.reason);
+      underWay.add(fail);
+      const cancel = scheduler.after(owner, random.fraction() * callMs, `engine ${label}`, () => {
+        end();
+        resolve();
+      });
+      signal?.addEventListener("abort", aborted, { once: true });
+    });
+  /** Training calls run one after the other, in the order of the calls. */
+  const inLine = <T>(name: string, body: () => T): Promise<T> => {
+    const done = line.then(async () => {
+      await takesTime(name);
+      return body();
+    });
+    line = done.catch(() => {});
+    return done;
+  };
+  const live = (id: string): Adapter => {
+    const found = adapters.get(id);
+    if (found === undefined) throw new InputError("adapter", `no adapter ${id}`);
+    return found;
+  };
+  const any = (id: string): Adapter => snapshots.get(id) ?? live(id);
+  const info = (adapterId: string): AdapterInfo => {
+    const { lora, step } = live(adapterId);
+    return { adapterId, lora, parameters: 2 * width * lora.rank, step };
+  };
+  const put = (adapter: Adapter): AdapterInfo => {
+    const id = `adapter-${++next}`;
+    adapters.set(id, adapter);
+    return info(id);
+  };
+  const array = (rank: number, values: readonly number[]): Float32Array => {
+    const data = new Float32Array(width * rank);
+    data.set(values);
+    return data;
+  };
+  const exported = ({ lora, step, state }: Adapter, optimizer: boolean): AdapterState => {
+    const { rank } = lora;
+    const weights = {
+      [nameA]: { data: array(rank, limbs(state.weights)), shape: [rank, width] },
+      [nameB]: { data: array(rank, []), shape: [width, rank] },
+    };
+    if (!optimizer) return { lora, step, weights };
+    const moments = (values: readonly number[]) => ({ [nameA]: array(rank, values), [nameB]: array(rank, []) });
+    return { lora, step, weights, optimizer: { m: moments(limbs(state.moments)), v: moments([]) } };
+  };
+  const restored = (from: AdapterState): Adapter => ({
+    lora: from.lora,
+    step: from.optimizer === undefined ? 0 : from.step,
+    state: {
+      weights: joined(from.weights[nameA]!.data),
+      moments: from.optimizer === undefined ? 0 : joined(from.optimizer.m[nameA]!),
+      gradient: 0,
+    },
+  });
+  const pass = (adapter: Adapter | undefined, request: LossRequest): { result: LossResult; state: ModelState } => {
+    let state = adapter?.state ?? { weights: baseWeights, moments: 0, gradient: 0 };
+    const start = state;
+    let sum = 0;
+    const lossFnOutputs = request.data.map(({ tokens, lossFnInputs }, i) => {
+      const target = lossFnInputs["target_tokens"];
+      if (target === undefined) throw new InputError(`data[${i}].target_tokens`, "is required");
+      const example = { tokens: Array.from(tokens), targets: Array.from(target.data as ArrayLike<number>, Number) };
+      const logprobs = Float32Array.from(targetLogprobs(start, example));
+      state = accumulated(state, example);
+      sum -= logprobs.reduce((all, value) => all + value, 0);
+      const shape = target.shape ?? [logprobs.length];
+      return {
+        logprobs: { data: logprobs, shape },
+        elementwise_loss: { data: logprobs.map((value) => -value), shape },
+      };
+    });
+    return { result: { lossFnOutputs, metrics: { "loss:sum": sum } }, state };
+  };
+  const unsupported = () => Promise.reject(new EngineError("simulated", "the simulated engine has no files"));
+
+  const end = (error: EngineError) => {
+    gone = error;
+    for (const fail of [...underWay]) fail(error);
+  };
+
+  return {
+    info: {
+      origin: "simulated",
+      architecture: "llama",
+      runtime: "interpreter",
+      vocabSize: vocabularySize,
+      contextLength,
+      hiddenSize: width,
+      layers: 1,
+      parameters: 0,
+      tiedEmbeddings: false,
+      eosTokenIds: [0],
+      config: {
+        model_type: "llama",
+        vocab_size: vocabularySize,
+        hidden_size: width,
+        num_hidden_layers: 1,
+        num_attention_heads: 1,
+        intermediate_size: width,
+      },
+    },
+    tokenizer: {
+      encode: async (text) => Array.from(text, (c) => c.charCodeAt(0) % vocabularySize),
+      decode: async (ids) => String.fromCharCode(...ids),
+      applyChatTemplate: async () => [],
+    },
+    createAdapter: (lora) =>
+      inLine("createAdapter", () =>
+        put({
+          lora: { alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true, ...lora },
+          step: 0,
+          state: initialState(lora.seed ?? 1),
+        }),
+      ),
+    adapterInfo: async (id) => info(id),
+    deleteAdapter: (id) => inLine("deleteAdapter", () => void adapters.delete(id)),
+    forward: (id, request) => inLine("forward", () => pass(id === null ? undefined : any(id), request).result),
+    forwardBackward: (id, request) =>
+      inLine("forwardBackward", () => {
+        const { result, state } = pass(live(id), request);
+        live(id).state = state;
+        return result;
+      }),
+    optimStep: (id, params) =>
+      inLine("optimStep", () => {
+        const adapter = live(id);
+        adapter.state = stepped(adapter.state, params?.learningRate ?? 1e-4);
+        adapter.step++;
+        return { metrics: { "unclipped_grad_l2:mean": 1 }, step: adapter.step };
+      }),
+    snapshot: (id) =>
+      inLine("snapshot", () => {
+        snapshots.set(`snapshot-${++next}`, { ...live(id) });
+        return `snapshot-${next}`;
+      }),
+    importSnapshot: (state) =>
+      inLine("importSnapshot", () => {
+        snapshots.set(`snapshot-${++next}`, restored(state));
+        return `snapshot-${next}`;
+      }),
+    deleteSnapshot: async (id) => void snapshots.delete(id),
+    exportState: (id, { optimizer = false } = {}) => inLine("exportState", () => exported(any(id), optimizer)),
+    importState: (state) => inLine("importState", () => put(restored(state))),
+    loadState: (id, state) =>
+      inLine("loadState", () => {
+        live(id);
+        adapters.set(id, restored(state));
+        return info(id);
+      }),
+    savePeft: unsupported,
+    readPeft: unsupported,
+    saveMerged: unsupported,
+    sample: async (request, { signal, onToken } = {}) => {
+      const { prompt, params = {}, numSamples = 1, adapter } = request;
+      await takesTime("sample", signal);
+      const weights = adapter === undefined ? baseWeights : any(adapter).state.weights;
+      const seed = params.seed ?? 1;
+      const length = Math.min(params.maxTokens ?? 4, contextLength - prompt.length);
+      const sequences = Array.from({ length: numSamples }, (_, i) => {
+        const tokens = sampledTokens(weights, Array.from(prompt), seed + i, length, vocabularySize);
+        return {
+          stopReason: "length" as const,
+          tokens: Int32Array.from(tokens),
+          logprobs: Float32Array.from(tokens, (token) => sampledLogprob(weights, token)),
+        };
+      });
+      for (const [index, { tokens, logprobs }] of onToken === undefined ? [] : sequences.entries()) {
+        for (const [at, token] of tokens.entries()) {
+          await takesTime("token", signal);
+          onToken?.({ index, token, logprob: logprobs[at]!, promptCacheHitTokens: 0 });
+        }
+      }
+      const promptLogprobs = Float32Array.from(prompt as ArrayLike<number>, (token, i) =>
+        i === 0 ? Number.NaN : sampledLogprob(weights, token),
+      );
+      return {
+        sequences,
+        seed,
+        promptCacheHitTokens: 0,
+        ...(request.promptLogprobs === true ? { promptLogprobs } : {}),
+      };
+    },
+    stats: async () => ({
+      weightsBytes: 0,
+      adaptersBytes: 0,
+      cacheBytes: 0,
+      prefixCacheBytes: 0,
+      grammarBytes: 0,
+      residentBytes: 0,
+      activeSequences: 0,
+      waitingSequences: 0,
+    }),
+    close: async () => end(new EngineError("closed", "the engine is closed")),
+    [Symbol.asyncDispose]: async () => end(new EngineError("closed", "the engine is closed")),
+    die: () => end(new EngineError("worker_died", "the engine's thread died")),
+  };
+}

@@ -1,0 +1,271 @@
+/**
+ * The network between the clients and the server: each request and each answer is an event that may be late, lost, doubled or cut. Also
+ * what stands in the way of a real server: proxies that answer by themselves, older releases, and the flags of the configuration.
+ */
+import type { Random } from "./random.ts";
+import type { Owner, Scheduler } from "./scheduler.ts";
+
+/** How often things go wrong; probabilities per exchange. */
+export interface NetworkFaults {
+  readonly delayMs: number;
+  readonly longDelay: number;
+  readonly lostRequest: number;
+  readonly lostAnswer: number;
+  readonly doubled: number;
+  readonly cut: number;
+  readonly halfOpen: number;
+  readonly refusedStatus: number;
+}
+
+export const noFaults: NetworkFaults = {
+  delayMs: 5,
+  longDelay: 0,
+  lostRequest: 0,
+  lostAnswer: 0,
+  doubled: 0,
+  cut: 0,
+  halfOpen: 0,
+  refusedStatus: 0,
+};
+
+/** What a release of a server has, as far as clients can tell. */
+export interface Profile {
+  readonly name: string;
+  /** Overrides of `client/config` and of `client/dynamic_config`. */
+  readonly flags: Readonly<Record<string, unknown>>;
+  readonly dynamic: Readonly<Record<string, unknown>> | undefined;
+  /** Paths that the release does not know. */
+  readonly unknown: readonly RegExp[];
+}
+
+export interface Server {
+  readonly owner: Owner;
+  readonly fetch: (request: Request) => Promise<Response>;
+}
+
+export interface NetworkOptions {
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly faults: () => NetworkFaults;
+  readonly profile: Profile;
+  /** The server that runs now. */
+  readonly server: () => Server | undefined;
+}
+
+/** Faults that a proxy or a busy service answers with. 409 and 4xx with `x-should-retry` are among them. */
+const proxyAnswers: readonly {
+  readonly status: number;
+  readonly headers?: Record<string, string>;
+  readonly body?: string;
+}[] = [
+  { status: 402, body: '{"detail":"billing"}' },
+  { status: 408, body: '{"detail":"timeout"}' },
+  { status: 409, body: '{"detail":"conflict"}' },
+  { status: 409, headers: { "x-should-retry": "true" }, body: '{"detail":"conflict"}' },
+  { status: 429, headers: { "retry-after": "1" }, body: '{"detail":"slow down"}' },
+  { status: 500, body: '{"detail":"failed"}' },
+  { status: 502, body: "<html>bad gateway</html>" },
+  { status: 503, headers: { "retry-after-ms": "200" }, body: '{"detail":"busy"}' },
+  { status: 504 },
+  { status: 400 },
+];
+
+const failure = (code: string): TypeError =>
+  new TypeError("fetch failed", { cause: Object.assign(new Error(code), { code }) });
+
+interface Call {
+  readonly url: string;
+  readonly init: RequestInit;
+  readonly answer: (response: Response) => void;
+  readonly fail: (error: Error) => void;
+  readonly leave: AbortController;
+}
+
+interface Exchange {
+  readonly server: Owner;
+  readonly fail: (error: Error) => void;
+  readonly leave: AbortController;
+}
+
+export class Network {
+  readonly #options: NetworkOptions;
+  readonly #open = new Set<Exchange>();
+  /** Exchanges by how they ended. */
+  readonly counts = new Map<string, number>();
+
+  constructor(options: NetworkOptions) {
+    this.#options = options;
+  }
+
+  get open(): number {
+    return this.#open.size;
+  }
+
+  /** The server's process is gone: its connections are reset, or stay half open. */
+  reset(server: Owner): void {
+    for (const exchange of [...this.#open]) {
+      if (exchange.server !== server) continue;
+      this.#open.delete(exchange);
+      exchange.fail(failure("ECONNRESET"));
+    }
+  }
+
+  /** A function like `fetch` for one client. */
+  fetchOf(client: Owner): (url: string, init: RequestInit) => Promise<Response> {
+    const { scheduler, random } = this.#options;
+    return (url, init) =>
+      new Promise((resolve, reject) => {
+        const { signal } = init;
+        let over = false;
+        const leave = new AbortController();
+        const settle = (end: () => void) => {
+          if (over) return;
+          over = true;
+          signal?.removeEventListener("abort", aborted);
+          end();
+        };
+        const aborted = () => {
+          settle(() => reject(signal?.reason as Error));
+          // The server learns of it when the connection closes, or never.
+          if (!random.chance(0.1))
+            scheduler.after(client, this.#delay(), "disconnect", () => leave.abort(new Error("client left")));
+        };
+        if (signal?.aborted === true) return reject(signal.reason);
+        signal?.addEventListener("abort", aborted, { once: true });
+        const answer = (response: Response) => settle(() => resolve(response));
+        const fail = (error: Error) => settle(() => reject(error));
+        this.#send(client, { url, init, answer, fail, leave });
+      });
+  }
+
+  #delay(): number {
+    const { random } = this.#options;
+    const { delayMs, longDelay } = this.#options.faults();
+    return random.chance(longDelay) ? random.fraction() * 90_000 : random.fraction() * delayMs;
+  }
+
+  #count(name: string): void {
+    this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
+  }
+
+  #send(client: Owner, call: Call): void {
+    const { scheduler, random, faults, profile } = this.#options;
+    const path = new URL(call.url).pathname.replace("/api/v1/", "");
+    const label = `${call.init.method ?? "GET"} ${path.replace(/[0-9a-f-]{20,}/g, "…")}`;
+    const rates = faults();
+    if (random.chance(rates.refusedStatus)) {
+      const { status, headers = {}, body = null } = random.pick(proxyAnswers);
+      this.#count(`proxy ${status}`);
+      scheduler.after(client, this.#delay(), `proxy ${status} ${label}`, () => {
+        call.answer(new Response(body, { status, headers: { "content-type": "application/json", ...headers } }));
+      });
+      return;
+    }
+    if (random.chance(rates.halfOpen)) {
+      this.#count("half open");
+      return; // nothing comes, until the client's own deadline
+    }
+    if (random.chance(rates.lostRequest)) {
+      this.#count("lost request");
+      scheduler.after(client, this.#delay(), `lost ${label}`, () => call.fail(failure("ECONNRESET")));
+      return;
+    }
+    if (profile.unknown.some((pattern) => pattern.test(path))) {
+      scheduler.after(client, this.#delay(), `404 ${label}`, () => {
+        call.answer(Response.json({ detail: "Not Found" }, { status: 404 }));
+      });
+      return;
+    }
+    const doubled = random.chance(rates.doubled);
+    scheduler.after(client, this.#delay(), label, () => this.#arrive(client, call, label, true));
+    if (doubled) {
+      this.#count("doubled");
+      scheduler.after(client, this.#delay() * 2, `again ${label}`, () => this.#arrive(client, call, label, false));
+    }
+  }
+
+  /** @param awaited - whether the client reads this answer; it reads one of those to a request that was doubled */
+  #arrive(client: Owner, { url, init, answer, fail, leave }: Call, label: string, awaited: boolean): void {
+    const { scheduler, random, faults, server } = this.#options;
+    const target = server();
+    if (target === undefined) {
+      if (awaited) fail(failure("ECONNREFUSED"));
+      return;
+    }
+    const exchange: Exchange = { server: target.owner, fail: awaited ? fail : () => {}, leave };
+    this.#open.add(exchange);
+    const request = new Request(url, {
+      method: init.method ?? "GET",
+      headers: init.headers ?? {},
+      body: init.body ?? null,
+      signal: leave.signal,
+    });
+    void (async () => {
+      const response = await target.fetch(request);
+      const body = new Uint8Array(await response.arrayBuffer());
+      this.#open.delete(exchange);
+      if (!awaited) return;
+      if (process.env["SIM_BODIES"] !== undefined && /futures|asample/.test(url)) {
+        scheduler.note(
+          `${client.name} body ${label} ${String(init.body).slice(0, 500)} => ${new TextDecoder().decode(body).slice(0, 700)}`,
+        );
+      }
+      const rates = faults();
+      const status = `${response.status} ${label}`;
+      if (random.chance(rates.lostAnswer)) {
+        this.#count("lost answer");
+        scheduler.after(client, this.#delay(), `lost answer ${status}`, () => fail(failure("ECONNRESET")));
+        return;
+      }
+      if (random.chance(rates.cut) && body.byteLength > 0) {
+        this.#count("cut");
+        const part = body.slice(0, random.below(body.byteLength));
+        scheduler.after(client, this.#delay(), `cut ${status}`, () => {
+          const stream = new ReadableStream<Uint8Array>({
+            start: (controller) => {
+              controller.enqueue(part);
+              scheduler.after(client, this.#delay(), "cut", () => controller.error(failure("ECONNRESET")));
+            },
+          });
+          answer(new Response(stream, { status: response.status, headers: response.headers }));
+        });
+        return;
+      }
+      this.#count("answered");
+      const seen = this.#rewritten(url, response, body);
+      scheduler.after(client, this.#delay(), status, () => {
+        answer(wholeAnswer(response, bodyless(response.status) ? null : seen));
+      });
+    })();
+  }
+
+  /** The configuration as the release of the profile tells it. */
+  #rewritten(url: string, response: Response, body: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    const { profile } = this.#options;
+    if (response.status !== 200) return body;
+    const flags = url.endsWith("/client/config") ? profile.flags : /dynamic/.test(url) ? profile.dynamic : undefined;
+    if (flags === undefined) return body;
+    const answer = JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown>;
+    return new TextEncoder().encode(JSON.stringify({ ...answer, ...flags }));
+  }
+}
+
+/** An answer in one piece, as far as the SDK reads it: a `Response` with its stream costs a tenth of a simulation. */
+const wholeAnswer = ({ status, headers }: Response, body: Uint8Array | null): Response => {
+  const pieces = body === null || body.byteLength === 0 ? [] : [body];
+  const reader = {
+    read: async () => {
+      const value = pieces.shift();
+      return { done: value === undefined, value };
+    },
+    cancel: async () => {},
+  };
+  return {
+    type: "basic",
+    status,
+    headers,
+    body: body === null ? null : { getReader: () => reader },
+  } as unknown as Response;
+};
+
+const bodyless = (status: number): boolean => status === 204 || status === 304;

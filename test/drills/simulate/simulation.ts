@@ -1,0 +1,320 @@
+/** One seed: what is simulated, what goes wrong, and what is checked afterwards. */
+import fs from "node:fs";
+import { join } from "node:path";
+import { replaceEntropy } from "@tinklet/wire/entropy";
+import Libsql from "libsql";
+import { vocabularySize } from "./engine.ts";
+import { Host } from "./host.ts";
+import { Network, type NetworkFaults, noFaults, type Profile } from "./network.ts";
+import { judge } from "./oracle.ts";
+import { Random } from "./random.ts";
+import { newOwner, quiet, Scheduler } from "./scheduler.ts";
+import { fewestCalls, Workload } from "./workload.ts";
+
+export interface SeedResult {
+  readonly seed: number;
+  readonly problems: readonly string[];
+  readonly trace: readonly string[];
+  /** Equal for equal traces. */
+  readonly digest: number;
+  readonly calls: number;
+  readonly events: number;
+  readonly virtualMs: number;
+  readonly faults: Readonly<Record<string, number>>;
+}
+
+/** Everything ends within this time after the last fault. */
+const healthyLimitMs = 3_600_000;
+
+const oldServer: Profile = {
+  name: "0.25",
+  flags: {
+    sample_use_retrieve_futures: false,
+    custom_loss_server_side: false,
+    sample_join_sampling_session: false,
+    tinklet_extensions: null,
+  },
+  dynamic: undefined,
+  unknown: [
+    /^client\/dynamic_config/,
+    /^retrieve_futures/,
+    /^cancel_future/,
+    /^finish_session/,
+    /^tinklet\//,
+    /custom_loss/,
+  ],
+};
+
+function profileOf(random: Random, chunkLength: number): Profile {
+  const common = { fwdbwd_max_chunk_len: chunkLength };
+  if (random.chance(0.15))
+    return { ...oldServer, flags: { ...oldServer.flags, ...common, pjwt_auth_enabled: random.chance(0.5) } };
+  return {
+    name: "current",
+    flags: {
+      ...common,
+      pjwt_auth_enabled: random.chance(0.5),
+      parallel_fwdbwd_chunks: random.chance(0.5),
+      proto_compress_fwdbwd: random.chance(0.2),
+      sample_no_retries: random.chance(0.1),
+      sample_enable_stuck_detection: random.chance(0.8),
+      sample_max_concurrent_requests: random.pick([2, 10, 2000]),
+      sample_use_retrieve_futures: random.chance(0.6),
+      custom_loss_server_side: random.chance(0.5),
+      sample_join_sampling_session: random.chance(0.5),
+      create_model_via_load_weights: random.chance(0.5),
+      billing_exception_max_pause_duration_sec: random.pick([0, 60, 3600]),
+    },
+    dynamic: {
+      refresh_interval_sec: random.pick([10, 300]),
+      sample_cancel_enabled: random.chance(0.7),
+      sample_cancel_max_batch_size: random.pick([1, 64]),
+    },
+    unknown: [],
+  };
+}
+
+/** Each seed has some of the faults, at rates of its own: rare ones show more when they come alone. */
+function faultsOf(random: Random): NetworkFaults {
+  const rate = (most: number) => (random.chance(0.4) ? random.fraction() * most : 0);
+  return {
+    delayMs: random.pick([1, 20, 400]),
+    longDelay: rate(0.02),
+    lostRequest: rate(0.1),
+    lostAnswer: rate(0.1),
+    doubled: rate(0.2),
+    cut: rate(0.05),
+    halfOpen: rate(0.01),
+    refusedStatus: rate(0.08),
+  };
+}
+
+export async function simulate(seed: number, folder: string, everyLine?: (line: string) => void): Promise<SeedResult> {
+  const random = new Random(seed, "simulation");
+  const scheduler = new Scheduler(seed, everyLine);
+  const problems: string[] = [];
+  const problem = (text: string) => {
+    scheduler.note(`PROBLEM ${text}`);
+    problems.push(text);
+  };
+  const rejected = (error: unknown) => problem(`unhandled rejection: ${(error as Error)?.stack ?? String(error)}`);
+  process.on("unhandledRejection", rejected);
+  const entropy = new Random(seed, "entropy");
+  const restoreEntropy = replaceEntropy({
+    fraction: () => entropy.fraction(),
+    uuid: () => uuidOf(entropy.bytes(16)),
+    bytes: (length) => entropy.bytes(length),
+  });
+  fs.mkdirSync(folder, { recursive: true });
+
+  const healthyFromMs = random.pick([10_000, 30_000, 90_000]);
+  const tenants = ["ada", "bea", "cyd"].slice(0, random.pick([2, 2, 3]));
+  const chunkLength = random.between(1, 2);
+  const faults = faultsOf(random);
+  const isHealthy = () => scheduler.now >= healthyFromMs;
+  let network: Network;
+  const host = new Host({
+    scheduler,
+    seed,
+    folder,
+    tenants,
+    limits: {
+      pollMs: random.pick([500, 5_000, 30_000]),
+      snapshotWorthMs: random.pick([20, 200, 2000]),
+      residentAdapters: random.pick([1, 2, 32]),
+      gapMs: random.pick([20_000, 330_000]),
+    },
+    operationMs: random.pick([0.5, 5]),
+    engineCallMs: random.pick([2, 50, 500]),
+    onError: (event, fields) => {
+      if (event === "http.failed") problem(`the server failed at a request: ${JSON.stringify(fields)}`);
+    },
+    onGone: (owner) => network.reset(owner),
+  });
+  network = new Network({
+    scheduler,
+    random: new Random(seed, "network"),
+    faults: () => (isHealthy() ? noFaults : faults),
+    profile: profileOf(random, chunkLength),
+    server: () => host.server,
+  });
+  const work = new Workload({ scheduler, network, seed, tenants, chunkLength, healthyFromMs, problem });
+
+  const world = newOwner("world");
+  const start = () => {
+    host.start().then(
+      () => scheduler.note("the server answers"),
+      (error: unknown) => {
+        scheduler.note(`the server does not start: ${String(error)}`);
+        if (isHealthy()) problem(`the server does not start: ${(error as Error)?.stack ?? String(error)}`);
+        else scheduler.after(world, 1000, "start", start);
+      },
+    );
+  };
+  start();
+  work.start();
+
+  // Crashes come between two events: at every await there is one.
+  const fate = new Random(seed, "fate");
+  let crashesLeft = fate.pick([0, 1, 1, 2, 3]);
+  let crashAtEvent = scheduler.count + fate.below(600);
+  const crash = () => {
+    if (isHealthy() || crashesLeft === 0 || !host.isRunning) return;
+    crashesLeft--;
+    crashAtEvent = scheduler.count + 20 + fate.below(800);
+    host.crash(fate.chance(0.5) ? "killed" : "power");
+    scheduler.after(world, fate.pick([0, 500, 8000]), "start", start);
+  };
+  let crashNow = false;
+  const crashPoints = fate.chance(0.5) ? 0.02 : 0;
+  host.onPoint = (point) => {
+    if (!isHealthy() && crashesLeft > 0 && fate.chance(crashPoints)) {
+      scheduler.note(`to crash at ${point}`);
+      crashNow = true;
+    }
+  };
+  if (fate.chance(0.3)) {
+    for (let deaths = fate.between(1, 2); deaths > 0; deaths--) {
+      scheduler.after(world, fate.fraction() * healthyFromMs, "engine dies", () => host.killEngine());
+    }
+  }
+  if (fate.chance(0.2)) {
+    work.mayFailInside = true;
+    const from = fate.fraction() * healthyFromMs * 0.8;
+    scheduler.after(world, from, "disk full", () => host.setFull(true));
+    scheduler.after(world, Math.min(from + fate.fraction() * 30_000, healthyFromMs), "disk has room", () =>
+      host.setFull(false),
+    );
+  }
+  if (fate.chance(0.2)) {
+    scheduler.after(world, fate.fraction() * healthyFromMs, "clock jumps", () =>
+      host.jumpClock(fate.pick([-600_000, -5_000, 5_000, 600_000])),
+    );
+  }
+  scheduler.after(world, healthyFromMs, "healthy", () => host.setFull(false));
+
+  const over = () => {
+    if (work.isOver) return true;
+    if (crashNow || scheduler.count >= crashAtEvent) {
+      crashNow = false;
+      crash();
+      crashAtEvent = Math.max(crashAtEvent, scheduler.count + 1);
+    }
+    return false;
+  };
+  const ended = await scheduler.run(over, healthyFromMs + healthyLimitMs);
+  if (!ended) {
+    const open = work.records.filter(
+      ({ endedAt, client }) => endedAt === undefined && work.livingProcesses.some(({ owner }) => owner.name === client),
+    );
+    problem(
+      `after ${scheduler.now} ms these calls have not ended: ${open.map(({ client, what, startedAt }) => `${client} ${what} since ${startedAt}`).join("; ") || "none"}`,
+    );
+    if (host.held !== undefined) {
+      const rows = readRows(
+        host.held.folder,
+        "SELECT id, tenant, kind, model_id, sampler_id, seq, state, starts, result IS NULL AS empty FROM requests",
+      );
+      for (const row of rows.slice(-60)) scheduler.note(`row ${JSON.stringify(row)}`);
+    }
+  } else {
+    await finish();
+  }
+
+  for (const model of work.models) {
+    const { problem: wrong } = judge(model.seed, model.calls, model.samples, vocabularySize);
+    if (wrong !== undefined) problem(`${model.client} ${model.modelId}: ${wrong}`);
+  }
+  if (ended && work.records.length < fewestCalls) problem(`only ${work.records.length} calls were made`);
+
+  /** Ends the clients and the server, looks at what they left, and starts the server once more. */
+  async function finish(): Promise<void> {
+    const settle = async (what: string, wait: Promise<unknown>): Promise<boolean> => {
+      let done = false;
+      wait.then(
+        () => {
+          done = true;
+        },
+        (error: unknown) => {
+          done = true;
+          problem(`${what} failed: ${(error as Error)?.stack ?? String(error)}`);
+        },
+      );
+      const inTime = await scheduler.run(() => done, scheduler.now + 120_000);
+      if (!inTime) problem(`${what} does not end`);
+      return inTime;
+    };
+    const clients = work.livingProcesses;
+    for (const { owner, service } of clients) await settle(`${owner.name}'s close`, service.close("success"));
+    await quiet();
+    const timers = scheduler
+      .pending()
+      .filter((label) => clients.some(({ owner }) => label.startsWith(`${owner.name} timer`)));
+    if (timers.length > 0) problem(`timers are left of closed clients: ${timers.join(", ")}`);
+    if (host.server === undefined) {
+      problem("the server is not running at the end");
+      return;
+    }
+    await settle("the server's close", host.close());
+    await settle("the last start", host.start());
+    // A sweep removes what the requests of clients that died have left.
+    await scheduler.run(() => false, scheduler.now + 61_000);
+    checkFolder();
+    const { server } = host;
+    await settle("the last close", host.close());
+    const left = server === undefined ? [] : scheduler.pending().filter((label) => label.startsWith(server.owner.name));
+    if (left.length > 0) problem(`of the closed server are left: ${left.join(", ")}`);
+  }
+
+  /** Folders and rows belong together. */
+  function checkFolder(): void {
+    const held = host.held;
+    if (held === undefined) return;
+    const listed = (name: string) =>
+      fs.existsSync(join(held.folder, name)) ? fs.readdirSync(join(held.folder, name)) : [];
+    const known = new Set(readRows(held.folder).map(({ id }) => id));
+    const folders = listed("adapters");
+    const orphans = folders.filter((id) => !known.has(id));
+    const missing = [...known].filter((id) => !folders.includes(id));
+    if (orphans.length > 0) problem(`folders without a row: ${orphans.join(", ")}`);
+    if (missing.length > 0) problem(`rows without a folder: ${missing.join(", ")}`);
+    if (listed("tmp").length > 0) problem(`tmp holds ${listed("tmp").join(", ")}`);
+    if (listed("lost").length > 0) problem(`folders were set aside: ${listed("lost").join(", ")}`);
+  }
+
+  process.off("unhandledRejection", rejected);
+  restoreEntropy();
+  const result: SeedResult = {
+    seed,
+    problems,
+    trace: scheduler.lastLines.slice(-200),
+    digest: scheduler.digest,
+    calls: work.records.length,
+    events: scheduler.count,
+    virtualMs: Math.round(scheduler.now),
+    faults: { ...Object.fromEntries(network.counts), crashes: host.crashes, "engine deaths": host.engineDeaths },
+  };
+  fs.rmSync(folder, { recursive: true, force: true });
+  return result;
+}
+
+/** The rows of a database that a server holds open: a copy of its files is read. */
+function readRows(folder: string, query = "SELECT id FROM files"): { id: string }[] {
+  const copy = `${folder}-rows`;
+  fs.mkdirSync(copy, { recursive: true });
+  for (const name of ["tinklet.db", "tinklet.db-wal"]) {
+    if (fs.existsSync(join(folder, name))) fs.copyFileSync(join(folder, name), join(copy, name));
+  }
+  const database = new Libsql(join(copy, "tinklet.db"));
+  try {
+    return database.prepare(query).all() as { id: string }[];
+  } finally {
+    database.close();
+    fs.rmSync(copy, { recursive: true, force: true });
+  }
+}
+
+function uuidOf(bytes: Uint8Array): string {
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}

@@ -1,0 +1,557 @@
+/** What the clients of a simulation do: training, sampling, listing, and attempts at what belongs to another tenant. */
+import { type CustomLoss, type SamplingClient, ServiceClient, type TrainingClient } from "@tinklet/sdk";
+import { TinkerError } from "@tinklet/wire/errors";
+import { type Example, sampledTokens } from "./arithmetic.ts";
+import { baseWeights, vocabularySize } from "./engine.ts";
+import { baseModel, baseUrl, keyOf } from "./host.ts";
+import type { Network } from "./network.ts";
+import type { Call, Operation, Sample } from "./oracle.ts";
+import { Random } from "./random.ts";
+import { newOwner, type Owner, type Scheduler } from "./scheduler.ts";
+
+/** A seed has at least so many calls. */
+export const fewestCalls = 50;
+
+/** A model as the workload knows it. */
+export interface TrackedModel {
+  readonly client: string;
+  readonly tenant: string;
+  readonly seed: number;
+  readonly calls: Call[];
+  readonly samples: Sample[];
+  modelId: string | undefined;
+}
+
+/** One call of the SDK. */
+export interface CallRecord {
+  readonly client: string;
+  readonly what: string;
+  readonly startedAt: number;
+  endedAt: number | undefined;
+}
+
+export interface WorkloadOptions {
+  readonly scheduler: Scheduler;
+  readonly network: Network;
+  readonly seed: number;
+  readonly tenants: readonly string[];
+  readonly chunkLength: number;
+  /** Virtual time from which nothing goes wrong any more. */
+  readonly healthyFromMs: number;
+  readonly problem: (text: string) => void;
+}
+
+/** The reason that the workload gives when it cancels a call itself. */
+class Cancelled extends Error {
+  override readonly name = "Cancelled";
+}
+
+/** What every tenant left for the others to try at. */
+interface Target {
+  readonly tenant: string;
+  readonly modelId: string;
+  readonly samplingSessionId: string | undefined;
+  readonly path: string | undefined;
+  readonly requestId: string | undefined;
+}
+
+const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+
+/** A client process: an SDK of its own. */
+class ClientProcess {
+  readonly owner: Owner;
+  readonly tenant: string;
+  readonly service: ServiceClient;
+  readonly random: Random;
+  readonly work: Workload;
+
+  constructor(work: Workload, tenant: string, name: string) {
+    const { scheduler, network, seed } = work.options;
+    this.work = work;
+    this.tenant = tenant;
+    this.owner = newOwner(name);
+    this.random = new Random(seed, name);
+    this.service = new ServiceClient({
+      apiKey: keyOf(tenant),
+      baseUrl,
+      fetch: network.fetchOf(this.owner),
+      clock: scheduler.clock(this.owner),
+      logger: silent,
+      telemetry: this.random.chance(0.3),
+      retryConfig: this.random.chance(0.3) ? { maxConnections: 2 } : {},
+    });
+  }
+
+  sleep(ms: number): Promise<void> {
+    return this.work.options.scheduler.clock(this.owner).sleep(ms);
+  }
+
+  /** Runs one call of the SDK and judges how it ended. @returns its value; `undefined` when it failed in a way that is allowed */
+  async call<T>(
+    what: string,
+    run: (signal: AbortSignal) => PromiseLike<T>,
+    options: { mayCancel?: boolean; required?: boolean } = {},
+  ): Promise<T | undefined> {
+    const { scheduler, problem } = this.work.options;
+    const record: CallRecord = { client: this.owner.name, what, startedAt: scheduler.now, endedAt: undefined };
+    this.work.records.push(record);
+    const stop = new AbortController();
+    const reason = new Cancelled("by the workload");
+    if (options.mayCancel !== false && this.random.chance(this.work.cancelRate)) {
+      scheduler.after(this.owner, this.random.fraction() * 3000, `cancel ${what}`, () => stop.abort(reason));
+    }
+    try {
+      const value = await run(stop.signal);
+      scheduler.note(`${this.owner.name} ${what} done`);
+      return value;
+    } catch (error) {
+      scheduler.note(`${this.owner.name} ${what} failed: ${String(error).slice(0, 300)}`);
+      if (error === reason) return undefined;
+      if (!(error instanceof TinkerError))
+        problem(`${this.owner.name} ${what}: ended with ${(error as Error)?.stack ?? String(error)}`);
+      else if (options.required === true)
+        problem(`${this.owner.name} ${what}: must succeed on a healthy server, and failed: ${error.message}`);
+      else if (/its log says why/.test(error.message) && this.work.mayFailInside === false) {
+        problem(`${this.owner.name} ${what}: an internal error: ${error.message}`);
+      }
+      return undefined;
+    } finally {
+      record.endedAt = scheduler.now;
+    }
+  }
+}
+
+export class Workload {
+  readonly options: WorkloadOptions;
+  readonly records: CallRecord[] = [];
+  readonly models: TrackedModel[] = [];
+  readonly processes: ClientProcess[] = [];
+  readonly targets: Target[] = [];
+  readonly cancelRate: number;
+  /** Whether the server may fail at a request through a fault of the simulation: a disk that fails, an engine that dies again and again. */
+  mayFailInside = false;
+  #running = 0;
+
+  constructor(options: WorkloadOptions) {
+    this.options = options;
+    this.cancelRate = new Random(options.seed, "cancel").pick([0, 0.05, 0.15]);
+  }
+
+  /** Time from which every call must succeed: a server that crashed last of all is back. */
+  get steadyFromMs(): number {
+    return this.options.healthyFromMs + 15_000;
+  }
+
+  /** Whether every program of a living client has ended. */
+  get isOver(): boolean {
+    return this.#running === 0;
+  }
+
+  get livingProcesses(): readonly ClientProcess[] {
+    return this.processes.filter(({ owner }) => owner.alive);
+  }
+
+  start(): void {
+    const random = new Random(this.options.seed, "workload");
+    for (const [index, tenant] of this.options.tenants.entries()) {
+      this.#run(new ClientProcess(this, tenant, `trainer-${tenant}`), (client) => this.#train(client));
+      this.#run(new ClientProcess(this, tenant, `sampler-${tenant}`), (client) => this.#sample(client));
+      if (index === 0 || random.chance(0.3))
+        this.#run(new ClientProcess(this, tenant, `other-${tenant}`), (client) => this.#pry(client));
+    }
+    if (random.chance(0.25)) {
+      const victim = random.pick(this.processes);
+      this.options.scheduler.after(
+        newOwner("fate"),
+        random.fraction() * this.options.healthyFromMs,
+        `${victim.owner.name} dies`,
+        () => this.#kill(victim),
+      );
+    }
+  }
+
+  #kill({ owner }: ClientProcess): void {
+    if (!owner.alive || this.#ended.has(owner)) return;
+    owner.alive = false;
+    this.#running--;
+  }
+
+  readonly #ended = new Set<Owner>();
+
+  #run(client: ClientProcess, program: (client: ClientProcess) => Promise<void>): void {
+    this.processes.push(client);
+    this.#running++;
+    const end = () => {
+      if (!client.owner.alive) return;
+      this.#ended.add(client.owner);
+      this.#running--;
+    };
+    program(client).then(end, (error: unknown) => {
+      this.options.problem(`${client.owner.name}: the program ended with ${(error as Error)?.stack ?? String(error)}`);
+      end();
+    });
+  }
+
+  #example(random: Random): Example {
+    const length = random.between(1, 6);
+    const tokens = Array.from({ length }, () => random.below(vocabularySize));
+    return { tokens, targets: tokens.map(() => random.below(vocabularySize)) };
+  }
+
+  async #train(client: ClientProcess): Promise<void> {
+    const { random, service } = client;
+    const model: TrackedModel = {
+      client: client.owner.name,
+      tenant: client.tenant,
+      seed: random.below(1000),
+      calls: [],
+      samples: [],
+      modelId: undefined,
+    };
+    let trainer: TrainingClient | undefined;
+    for (let attempt = 0; trainer === undefined; attempt++) {
+      const isHealthy = this.options.scheduler.now > this.steadyFromMs;
+      trainer = await client.call(
+        "createModel",
+        (signal) =>
+          service.createLoraTrainingClient({ baseModel, rank: random.between(1, 4), seed: model.seed, signal }),
+        { mayCancel: attempt === 0, required: isHealthy },
+      );
+      if (trainer === undefined) {
+        if (isHealthy) return;
+        await client.sleep(1000 + random.below(20_000));
+      }
+    }
+    model.modelId = trainer.modelId;
+    this.models.push(model);
+    this.targets.push({
+      tenant: client.tenant,
+      modelId: trainer.modelId,
+      samplingSessionId: undefined,
+      path: undefined,
+      requestId: undefined,
+    });
+    const paths = new Map<string, string>();
+    let loss: CustomLoss | undefined;
+    let pending: Promise<unknown>[] = [];
+    const steps = random.between(9, 15);
+    for (let at = 0; at < steps; at++) {
+      const kind = random.below(100);
+      if (kind < 34) pending.push(this.#pass(client, trainer, model, true));
+      else if (kind < 44) pending.push(this.#pass(client, trainer, model, false));
+      else if (kind < 62) pending.push(this.#optimize(client, trainer, model));
+      else if (kind < 70) pending.push(this.#step(client, trainer, model));
+      else if (kind < 78) pending.push(this.#save(client, trainer, model, `s${random.below(4)}-${at}`, paths));
+      else if (kind < 84 && paths.size > 0) pending.push(this.#load(client, trainer, model, paths));
+      else if (kind < 90) pending.push(this.#sampleModel(client, trainer, model));
+      else {
+        loss ??= await client.call("createCustomLoss", (signal) =>
+          service.createCustomLoss(({ logprobs }) => ({ loss: logprobs.sum().neg() }), { logprobs: 1 }, { signal }),
+        );
+        if (loss !== undefined) pending.push(this.#custom(client, trainer, model, loss));
+      }
+      if (random.chance(0.4)) {
+        await Promise.all(pending);
+        pending = [];
+      }
+      if (random.chance(0.3)) await client.sleep(random.fraction() * 8000);
+    }
+    await Promise.all(pending);
+    const leftMs = this.steadyFromMs - this.options.scheduler.now;
+    if (leftMs > 0) await client.sleep(leftMs + random.below(5000));
+    await this.#optimize(client, trainer, model, true);
+    await this.#pass(client, trainer, model, false, true);
+    for (const path of [...paths.values()].slice(0, random.below(3))) {
+      await client.call("deleteCheckpoint", (signal) =>
+        service.createRestClient().deleteCheckpointFromTinkerPath(path, { signal }),
+      );
+    }
+    if (random.chance(0.2)) await client.call("unload", (signal) => trainer.unload({ signal }));
+  }
+
+  /** Notes a call before it is made: the order of the calls is the order of their effects. */
+  async #tracked<T>(
+    client: ClientProcess,
+    model: TrackedModel,
+    operation: Operation,
+    what: string,
+    run: (signal: AbortSignal) => PromiseLike<T>,
+    options: { required?: boolean; seen?: (value: T) => void } = {},
+  ): Promise<T | undefined> {
+    const call: Call = { operation, outcome: "unknown" };
+    model.calls.push(call);
+    const required = options.required === true;
+    const value = await client.call(what, run, { required, mayCancel: !required });
+    if (value === undefined) return undefined;
+    call.outcome = "done";
+    options.seen?.(value);
+    return value;
+  }
+
+  #batch(random: Random, most = 4): Example[] {
+    return Array.from({ length: random.between(1, most) }, () => this.#example(random));
+  }
+
+  #operation(examples: readonly Example[], backward: boolean): Extract<Operation, { kind: "pass" }> {
+    const { chunkLength } = this.options;
+    const chunks = Array.from({ length: Math.ceil(examples.length / chunkLength) }, (_, i) =>
+      examples.slice(i * chunkLength, (i + 1) * chunkLength),
+    );
+    return { kind: "pass", backward, chunks };
+  }
+
+  async #pass(
+    client: ClientProcess,
+    trainer: TrainingClient,
+    model: TrackedModel,
+    backward: boolean,
+    required = false,
+  ): Promise<void> {
+    const examples = this.#batch(client.random);
+    const operation = this.#operation(examples, backward);
+    await this.#tracked(
+      client,
+      model,
+      operation,
+      backward ? "forwardBackward" : "forward",
+      (signal) => trainer[backward ? "forwardBackward" : "forward"](data(examples), "cross_entropy", { signal }),
+      { required, seen: (output) => this.#seen(operation, output) },
+    );
+  }
+
+  #seen(operation: Extract<Operation, { kind: "pass" }>, output: { readonly lossFnOutputs: readonly unknown[] }): void {
+    operation.logprobs = output.lossFnOutputs.map((each) => {
+      const { logprobs } = each as { readonly logprobs: { readonly values: ArrayLike<number> } };
+      return Array.from(logprobs.values, Number);
+    });
+  }
+
+  async #optimize(
+    client: ClientProcess,
+    trainer: TrainingClient,
+    model: TrackedModel,
+    required = false,
+  ): Promise<void> {
+    const learningRate = (1 + client.random.below(1000)) / 1e6;
+    await this.#tracked(
+      client,
+      model,
+      { kind: "step", learningRate },
+      "optimStep",
+      (signal) => trainer.optimStep({ learningRate }, { signal }),
+      {
+        required,
+      },
+    );
+  }
+
+  async #step(client: ClientProcess, trainer: TrainingClient, model: TrackedModel): Promise<void> {
+    const examples = this.#batch(client.random);
+    const operation = this.#operation(examples, true);
+    const learningRate = (1 + client.random.below(1000)) / 1e6;
+    const second: Call = { operation: { kind: "step", learningRate }, outcome: "unknown" };
+    const done = this.#tracked(client, model, operation, "step", (signal) =>
+      trainer.step(data(examples), "cross_entropy", { learningRate }, { signal }),
+    );
+    model.calls.push(second);
+    if ((await done) !== undefined) second.outcome = "done";
+  }
+
+  async #custom(client: ClientProcess, trainer: TrainingClient, model: TrackedModel, loss: CustomLoss): Promise<void> {
+    const examples = this.#batch(client.random, 2);
+    const operation = this.#operation(examples, true);
+    await this.#tracked(
+      client,
+      model,
+      operation,
+      "forwardBackwardCustom",
+      (signal) => trainer.forwardBackwardCustom(data(examples), loss, { signal }),
+      { seen: (output) => this.#seen(operation, output) },
+    );
+  }
+
+  async #save(
+    client: ClientProcess,
+    trainer: TrainingClient,
+    model: TrackedModel,
+    name: string,
+    paths: Map<string, string>,
+  ): Promise<void> {
+    const saved = await this.#tracked(client, model, { kind: "save", name }, `saveState ${name}`, (signal) =>
+      trainer.saveState(name, { signal, ...(client.random.chance(0.2) ? { ttlSeconds: 86_400 } : {}) }),
+    );
+    if (saved !== undefined) paths.set(name, saved.path);
+  }
+
+  async #load(
+    client: ClientProcess,
+    trainer: TrainingClient,
+    model: TrackedModel,
+    paths: Map<string, string>,
+  ): Promise<void> {
+    const [name, path] = client.random.pick([...paths]);
+    const optimizer = client.random.chance(0.5);
+    await this.#tracked(client, model, { kind: "load", name, optimizer }, `loadState ${name}`, (signal) =>
+      trainer[optimizer ? "loadStateWithOptimizer" : "loadState"](path, { signal }),
+    );
+  }
+
+  async #sampleModel(client: ClientProcess, trainer: TrainingClient, model: TrackedModel): Promise<void> {
+    const name = `sampler${model.calls.length}`;
+    const sampler = await this.#tracked(
+      client,
+      model,
+      { kind: "sampler", name },
+      "saveWeightsAndGetSamplingClient",
+      (signal) => trainer.saveWeightsAndGetSamplingClient({ signal }),
+    );
+    if (sampler === undefined) return;
+    this.targets.push({
+      tenant: client.tenant,
+      modelId: trainer.modelId,
+      samplingSessionId: sampler.samplingSessionId,
+      path: undefined,
+      requestId: undefined,
+    });
+    await Promise.all(
+      Array.from({ length: client.random.between(1, 3) }, async () => {
+        const sample = await this.#draw(client, sampler);
+        if (sample !== undefined) model.samples.push({ sampler: name, ...sample });
+      }),
+    );
+  }
+
+  /** One sample, streamed or not. */
+  async #draw(
+    client: ClientProcess,
+    sampler: SamplingClient,
+    required = false,
+  ): Promise<Omit<Sample, "sampler"> | undefined> {
+    const { random } = client;
+    const prompt = Array.from({ length: random.between(1, 6) }, () => random.below(vocabularySize));
+    const seed = random.below(1_000_000);
+    const numSamples = random.chance(0.3) ? 2 : 1;
+    const options = { numSamples, samplingParams: { maxTokens: random.between(1, 5), seed } };
+    if (random.chance(0.25) && !required) {
+      const response = await client.call("stream", async (signal) => {
+        const shown: number[][] = [];
+        const stream = sampler.stream(prompt, { ...options, signal });
+        for await (const { index, token } of stream) {
+          shown[index] ??= [];
+          shown[index].push(token);
+        }
+        return shown;
+      });
+      return response && { prompt, seed, sequences: response };
+    }
+    const response = await client.call("sample", (signal) => sampler.sample(prompt, { ...options, signal }), {
+      required,
+      mayCancel: !required,
+    });
+    if (response === undefined) return undefined;
+    if (response.sequences.length !== numSamples) {
+      this.options.problem(`${client.owner.name}: asked for ${numSamples} samples, got ${response.sequences.length}`);
+    }
+    return { prompt, seed, sequences: response.sequences.map(({ tokenArray }) => Array.from(tokenArray)) };
+  }
+
+  async #sample(client: ClientProcess): Promise<void> {
+    const { random, service } = client;
+    let sampler: SamplingClient | undefined;
+    while (sampler === undefined) {
+      const required = this.options.scheduler.now > this.steadyFromMs;
+      sampler = await client.call(
+        "createSamplingClient",
+        (signal) => service.createSamplingClient({ baseModel, signal }),
+        {
+          required,
+          mayCancel: !required,
+        },
+      );
+      if (sampler === undefined) {
+        if (required) return;
+        await client.sleep(1000 + random.below(20_000));
+      }
+    }
+    this.targets.push({
+      tenant: client.tenant,
+      modelId: "",
+      samplingSessionId: sampler.samplingSessionId,
+      path: undefined,
+      requestId: undefined,
+    });
+    const samplers = [sampler];
+    const judged = async (required = false) => {
+      const sample = await this.#draw(client, random.pick(samplers), required);
+      for (const [i, tokens] of (sample?.sequences ?? []).entries()) {
+        const expected = sampledTokens(baseWeights, sample!.prompt, sample!.seed + i, tokens.length, vocabularySize);
+        if (expected.some((token, at) => token !== tokens[at])) {
+          this.options.problem(
+            `${client.owner.name}: a sample of the base model has the tokens ${tokens}, and ${expected} were drawn`,
+          );
+        }
+      }
+    };
+    for (let rounds = random.between(2, 3); rounds > 0; rounds--) {
+      await Promise.all(Array.from({ length: random.between(1, 5) }, () => judged()));
+      if (random.chance(0.5)) await client.sleep(random.fraction() * 15_000);
+    }
+    while (this.records.length < fewestCalls) await judged();
+    const leftMs = this.steadyFromMs - this.options.scheduler.now;
+    if (leftMs > 0) await client.sleep(leftMs + random.below(5000));
+    await judged(true);
+  }
+
+  /** Asks for what belongs to others: it must never be given. */
+  async #pry(client: ClientProcess): Promise<void> {
+    const { random, service } = client;
+    const rest = service.createRestClient();
+    for (let tries = random.between(3, 6); tries > 0; tries--) {
+      await client.sleep(random.fraction() * 10_000);
+      const others = this.targets.filter(({ tenant }) => tenant !== client.tenant);
+      const target = others.length === 0 ? undefined : random.pick(others);
+      const refused = async (what: string, run: (signal: AbortSignal) => PromiseLike<unknown>) => {
+        const seen = await client.call(what, run);
+        if (seen !== undefined)
+          this.options.problem(
+            `${client.owner.name} was given ${what} of ${target!.tenant}: ${JSON.stringify(seen).slice(0, 300)}`,
+          );
+      };
+      const kind = random.below(6);
+      if (kind === 0 || target === undefined) {
+        const runs = await client.call("listTrainingRuns", (signal) =>
+          rest.listTrainingRuns({ signal }).then((page) => page),
+        );
+        const foreign = others.find(
+          ({ modelId }) => modelId !== "" && JSON.stringify(runs ?? {}).includes(`"${modelId}"`),
+        );
+        if (foreign !== undefined)
+          this.options.problem(`${client.owner.name} sees the run ${foreign.modelId} of ${foreign.tenant}`);
+      } else if (kind === 1 && target.modelId !== "")
+        await refused("getInfo", (signal) => service.api.getInfo({ modelId: target.modelId }, { signal }));
+      else if (kind === 2 && target.samplingSessionId !== undefined) {
+        const { samplingSessionId } = target;
+        await refused("getSampler", (signal) => service.api.getSampler({ samplerId: samplingSessionId }, { signal }));
+      } else if (kind === 3 && target.modelId !== "") {
+        await refused("getTrainingRun", (signal) => rest.getTrainingRun(target.modelId, { signal }));
+      } else if (kind === 4 && target.modelId !== "") {
+        await refused("optimStep", (signal) =>
+          service.api.optimStep(
+            {
+              modelId: target.modelId,
+              seqId: random.between(1, 5),
+              adamParams: { learningRate: 1, beta1: 0.9, beta2: 0.95, eps: 1e-12 },
+            } as never,
+            { signal },
+          ),
+        );
+      } else await client.call("getServerCapabilities", (signal) => service.getServerCapabilities({ signal }));
+    }
+  }
+}
+
+const data = (examples: readonly Example[]) =>
+  examples.map(({ tokens, targets }) => ({
+    modelInput: [...tokens],
+    lossFnInputs: { target_tokens: [...targets], weights: targets.map(() => 1) },
+  }));
