@@ -30,16 +30,18 @@ const disk = {
   },
 };
 
-/** @param {{ file: string, find: string, replace: string } | undefined} defect */
+/** Replaces what a defect of `defects.mjs` names. */
 const planted = (defect) => ({
   name: "planted-defect",
   setup({ onLoad }) {
     if (defect === undefined) return;
     onLoad({ filter: new RegExp(`${defect.file.replaceAll(/[.\\/]/g, "\\$&")}$`) }, ({ path }) => {
       const source = readFileSync(path, "utf8");
-      if (source.split(defect.find).length !== 2)
-        throw new Error(`${defect.name}: its text is not once in ${defect.file}`);
-      return { loader: "ts", contents: source.replace(defect.find, () => defect.replace) };
+      const contents = (defect.edits ?? [defect]).reduce((text, { find, replace }) => {
+        if (text.split(find).length !== 2) throw new Error(`${defect.name}: its text is not once in ${defect.file}`);
+        return text.replace(find, () => replace);
+      }, source);
+      return { loader: "ts", contents };
     });
   },
 });

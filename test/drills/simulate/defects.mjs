@@ -21,8 +21,13 @@ export const defects = [
     name: "early-acknowledgement",
     does: "a request is acknowledged before its commit is on the disk",
     file: `${server}/store/database.ts`,
-    find: "syncing = durable(files.syncLog);",
-    replace: "for (const settle of outcomes) settle(); syncing = durable(files.syncLog);",
+    edits: [
+      {
+        find: "syncing = durable(files.syncLog);",
+        replace: "for (const settle of outcomes) settle(); syncing = durable(files.syncLog);",
+      },
+      { find: "synced: () => syncing,", replace: "synced: () => undefined," }, // a second guard: answers wait for the sync as well
+    ],
   },
   {
     name: "reused-number",
@@ -60,13 +65,6 @@ export const defects = [
     file: `${server}/http/access/access.ts`,
     find: 'if (row === undefined || row.tenant !== caller.tenant) throw missing("model", id);',
     replace: 'if (row === undefined) throw missing("model", id);',
-  },
-  {
-    name: "settled-future-forgotten",
-    does: "a result is not stored when its request ends",
-    file: `${server}/queue/futures.ts`,
-    find: "    this.#recent.set(id, result);",
-    replace: "    if (id % 7 === 3) return;\n    this.#recent.set(id, result);",
   },
   {
     name: "replay-skips-steps",

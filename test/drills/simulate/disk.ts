@@ -71,6 +71,13 @@ export function databaseSynced(volume: Volume): void {
   volume.syncedLogBytes = sizeOf(logFile(volume.folder));
 }
 
+/** What a volume holds when it is mounted has survived, and is durable. */
+export function bookSurvivors(volume: Volume): void {
+  databaseSynced(volume);
+  const mark = markFile(volume.folder);
+  volume.syncedMark = fs.existsSync(mark) ? fs.readFileSync(mark) : undefined;
+}
+
 /** An operation as an event. Effects happen at its end, unless the owner has died by then. */
 export function operation<T>(path: string, label: string, apply: (volume: Volume) => T): Promise<T> {
   let volume: Volume;

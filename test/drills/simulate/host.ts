@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { createServer, type Limits, type TinkletServer } from "@tinklet/server";
-import { mount, newVolume, survivors, type Volume } from "./disk.ts";
+import { bookSurvivors, mount, newVolume, survivors, type Volume } from "./disk.ts";
 import { closeAll } from "./disk-fs.ts";
 import { type SimulatedEngine, simulatedEngine } from "./engine.ts";
 import { Random } from "./random.ts";
@@ -91,6 +91,7 @@ export class Host {
     this.#folder = folder;
     const random = new Random(this.#options.seed, `disk${number}`);
     const volume = newVolume({ folder, owner, scheduler, random, operationMs });
+    bookSurvivors(volume);
     mount(volume);
     hostThreads({ scheduler, owner });
     const incarnation: Incarnation = { owner, volume, engine: undefined, server: undefined };

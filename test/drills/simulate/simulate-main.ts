@@ -7,7 +7,7 @@ import { simulate } from "./simulation.ts";
 
 const [list = "1", flag] = process.argv.slice(2);
 // Errors are made by the thousand, and a trace says more than a stack.
-Error.stackTraceLimit = 4;
+Error.stackTraceLimit = 2;
 const memory = "/dev/shm";
 const root = fs.mkdtempSync(join(fs.existsSync(memory) ? memory : tmpdir(), "tinklet-simulate-"));
 // Compiled once, before the first seed: how long it takes must not change a trace.

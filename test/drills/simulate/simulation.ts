@@ -137,6 +137,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     faults: () => (isHealthy() ? noFaults : faults),
     profile: profileOf(random, chunkLength),
     server: () => host.server,
+    problem,
   });
   const work = new Workload({ scheduler, network, seed, tenants, chunkLength, healthyFromMs, problem });
 
@@ -162,11 +163,11 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     if (isHealthy() || crashesLeft === 0 || !host.isRunning) return;
     crashesLeft--;
     crashAtEvent = scheduler.count + 20 + fate.below(800);
-    host.crash(fate.chance(0.5) ? "killed" : "power");
+    host.crash(fate.chance(0.4) ? "killed" : "power");
     scheduler.after(world, fate.pick([0, 500, 8000]), "start", start);
   };
   let crashNow = false;
-  const crashPoints = fate.chance(0.5) ? 0.02 : 0;
+  const crashPoints = fate.pick([0, 0.02, 0.1]);
   host.onPoint = (point) => {
     if (!isHealthy() && crashesLeft > 0 && fate.chance(crashPoints)) {
       scheduler.note(`to crash at ${point}`);

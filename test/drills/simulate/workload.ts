@@ -250,6 +250,8 @@ export class Workload {
         );
         if (loss !== undefined) pending.push(this.#custom(client, trainer, model, loss));
       }
+      const areFirstDone = model.calls.length > 3 && model.calls.slice(0, 3).every(({ outcome }) => outcome === "done");
+      if (areFirstDone && random.chance(0.15)) pending.push(this.#reuse(client, trainer));
       if (random.chance(0.4)) {
         await Promise.all(pending);
         pending = [];
@@ -267,6 +269,21 @@ export class Workload {
       );
     }
     if (random.chance(0.2)) await client.call("unload", (signal) => trainer.unload({ signal }));
+  }
+
+  /** Sends another request under a number that is used: it must not get a result. */
+  async #reuse(client: ClientProcess, trainer: TrainingClient): Promise<void> {
+    const { service, random } = client;
+    const seqId = random.between(1, 3);
+    const adamParams = { learningRate: 0.9, beta1: 0.9, beta2: 0.95, eps: 1e-12, weightDecay: 0, gradClipNorm: 0 };
+    const result = await client.call(`reuse of seq_id ${seqId}`, async (signal) => {
+      const { requestId } = await service.api.optimStep({ modelId: trainer.modelId, seqId, adamParams }, { signal });
+      return service.future(requestId, "OptimStep", { signal });
+    });
+    if (result !== undefined)
+      this.options.problem(
+        `${client.owner.name}: a second request under seq_id ${seqId} was answered ${JSON.stringify(result)}`,
+      );
   }
 
   /** Notes a call before it is made: the order of the calls is the order of their effects. */
