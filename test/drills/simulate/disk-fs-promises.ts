@@ -21,6 +21,7 @@ export const mkdtemp = named("mkdtemp", (path: string) => fs.mkdtempSync(path), 
 export const readdir = named("readdir", fs.readdirSync as (path: string, options?: never) => string[]);
 export const stat = named("stat", (path: string) => fs.statSync(path));
 export const lstat = named("lstat", (path: string) => fs.lstatSync(path));
+export const readFile = named("readFile", (path: string, encoding?: BufferEncoding) => fs.readFileSync(path, encoding));
 export const chmod = named("chmod", (path: string, mode: number) => fs.chmodSync(path, mode));
 export const rm = named("rm", (path: string, options?: fs.RmOptions) => fs.rmSync(path, options));
 export const writeFile = named(

@@ -44,7 +44,7 @@ export function ftruncateSync(descriptor: number, length?: number): void {
 export function fdatasyncSync(descriptor: number): void {
   volumeOf(pathOf(descriptor));
 }
-export const { fstatSync, readSync, copyFileSync } = fs;
+export const { fstatSync, readSync, copyFileSync, realpathSync } = fs;
 export const readFileSync = ((path: string, options: never) => {
   volumeOf(path);
   return fs.readFileSync(path, options);
