@@ -14,7 +14,7 @@ import { ServiceClient } from "./service-client.ts";
 import { TrainingClient } from "./training/training-client.ts";
 import "./sampling/sampler-handle.ts"; // loaded before the fake clock runs
 
-/** Calls with a signal end within this, whatever the server does. */
+/** Calls with a signal must end within this time, in every state of the server. */
 const promptlyMs = 100;
 
 const status = (code: number): Fault => ({ kind: "status", status: code, body: { detail: `scripted ${code}` } });

@@ -70,7 +70,7 @@ describe("M-505: a result", () => {
     expect(seen.sort()).toEqual(["catch", "finally", "then"]);
   });
 
-  it("is waited for only so long, and the call goes on", async () => {
+  it("a wait times out, and the call continues", async () => {
     const { clock, open } = setup();
     const { future, resolve } = open();
     const failed = failure(future.result({ timeoutMs: 2500 }));
@@ -216,7 +216,7 @@ describe("M-506: a failure that is not awaited", () => {
     expect(logger.lines).toHaveLength(1);
   });
 
-  it("is not logged when somebody awaits, at once or within the macrotask", async () => {
+  it("is not logged when a caller awaits it, immediately or within the macrotask", async () => {
     for (const attach of ["before", "after"] as const) {
       const { open, logger, clock } = setup();
       const { future, reject } = open();

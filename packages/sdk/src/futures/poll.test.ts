@@ -30,7 +30,7 @@ type Answer =
   | { status?: number; body?: unknown; type?: string | null; headers?: Record<string, string> }
   | "never";
 
-/** Polls against these answers in order, the last one for ever. */
+/** Polls against these responses in order; the last one repeats. */
 function setup(answers: readonly Answer[], options: { responseBytes?: number } = {}) {
   const clock = new FakeClock();
   const logger = new MemoryLogger();
@@ -124,7 +124,7 @@ describe("the server's time", () => {
 });
 
 describe("a result with numbers that are not finite", () => {
-  it("is a result all the same", async () => {
+  it("is still a result", async () => {
     const { poll } = setup([{ body: '{"metrics":{"a:mean":NaN,"b:mean":-Infinity,"d:mean":1}}' }]);
     const { metrics } = await poll("OptimStep");
     expect(metrics).toEqual({ "a:mean": Number.NaN, "b:mean": -Infinity, "d:mean": 1 });
@@ -359,7 +359,7 @@ describe("M-504: the other statuses", () => {
     expect(sent).toHaveLength(1);
   });
 
-  it("429, 5xx and transport errors back off 1, 2, 4 … 30 s, without end, and a good answer starts afresh", async () => {
+  it("429, 5xx and transport errors back off 1, 2, 4 … 30 s, indefinitely, and a success restarts the back-off", async () => {
     const busy = { status: 429, body: {} };
     const down = { status: 503, body: {} };
     const { sent, poll, run, progress } = setup([busy, down, reset, down, down, down, down, pending(), busy, done]);
@@ -441,12 +441,12 @@ describe("M-505: cancellation", () => {
     const closed = setup([new APIConnectionError("closed", { code: "closed" })]);
     expect(await closed.run(failure(closed.poll("OptimStep")))).toMatchObject({ code: "closed" });
     expect(closed.sent).toHaveLength(1);
-    const bug = setup([new TypeError("a mistake of ours")]);
+    const bug = setup([new TypeError("a bug")]);
     expect(await bug.run(failure(bug.poll("OptimStep")))).toBeInstanceOf(TypeError);
     expect(bug.sent).toHaveLength(1);
   });
 
-  it("nobody has to watch", async () => {
+  it("a listener is optional", async () => {
     const { poll, sent, run } = setup([pending("active"), { status: 500, body: {} }, done]);
     await run(poll("OptimStep", { progress: undefined } as never));
     expect(sent).toHaveLength(3);

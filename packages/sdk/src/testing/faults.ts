@@ -1,6 +1,6 @@
 /**
- * What can go wrong between a client and a server, as data: a fault is chosen per request by a script and carried out by
- * whoever delivers the answer, in process or over a socket.
+ * Faults between a client and a server, as data: a script chooses a fault per request, and the code that delivers the response (in
+ * process or over a socket) executes it.
  */
 import type { Operation } from "@tinklet/wire";
 
@@ -22,14 +22,14 @@ export type Delivery =
   | "reset"
   /** It breaks in the middle of the body. */
   | "reset_mid_body"
-  /** Nothing ever comes. */
+  /** No byte is sent. */
   | "stall"
-  /** Half the body comes, then nothing. */
+  /** Half the body is sent, then nothing. */
   | "stall_mid_body"
-  /** The body comes one byte a second. */
+  /** The body is sent at one byte per second. */
   | "slow_loris";
 
-/** A fault. `executed` says whether the request was carried out before it went wrong. */
+/** A fault. `executed`: whether the request was executed before the failure. */
 export type Fault =
   | {
       readonly kind: "status";
@@ -39,22 +39,22 @@ export type Fault =
       readonly executed?: boolean;
     }
   | { readonly kind: "delivery"; readonly delivery: Exclude<Delivery, "whole">; readonly executed?: boolean }
-  /** The body is cut, and the answer says that this is all. */
+  /** The body is truncated, with a matching content length. */
   | { readonly kind: "truncated" }
-  /** The body is followed by so many bytes of noise. */
+  /** The body is followed by this many bytes of noise. */
   | { readonly kind: "oversized"; readonly bytes: number }
   | { readonly kind: "content_type"; readonly contentType: string };
 
-/** Chooses what goes wrong; `undefined` leaves a request alone. */
+/** Chooses the fault of a request; `undefined` for none. */
 export type FaultScript = (call: StubCall) => Fault | undefined;
 
-/** Faults in the order of the requests of one operation; after the last one all goes well. */
+/** Faults in the order of the requests of one operation; later requests succeed. */
 export function faultsInOrder(operation: Operation, faults: readonly (Fault | undefined)[]): FaultScript {
   let next = 0;
   return (call) => (call.operation === operation ? faults[next++] : undefined);
 }
 
-/** The first script that has a fault decides. */
+/** Combines scripts; the first fault is used. */
 export const anyOf =
   (...scripts: readonly FaultScript[]): FaultScript =>
   (call) => {

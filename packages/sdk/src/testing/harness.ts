@@ -1,6 +1,6 @@
 /**
- * What the SDK's own tests share: a client over the stub server on a fake clock, a logger that remembers, and a way to let
- * time pass until a promise settles.
+ * Helpers of the SDK's tests: a client over the stub server on a fake clock, a logger that records, and a function that advances time
+ * until a promise settles.
  */
 
 import { Datum, ModelInput } from "@tinklet/wire";
@@ -10,7 +10,7 @@ import { ServiceClient } from "../clients/service-client.ts";
 import type { Logger, TinkletEvent } from "../events.ts";
 import { type StubOptions, StubServer } from "./stub-server.ts";
 
-/** A logger that keeps its lines, `level: text`. */
+/** A logger that records its lines as `level: text`. */
 export class MemoryLogger implements Logger {
   readonly lines: string[] = [];
   debug = (message: string): void => this.#keep("debug", message);
@@ -22,16 +22,16 @@ export class MemoryLogger implements Logger {
     this.lines.push(`${level}: ${message}`);
   }
 
-  /** The lines that hold a text. */
+  /** The lines that contain a string. */
   with(text: string): string[] {
     return this.lines.filter((line) => line.includes(text));
   }
 }
 
-/** Rounds without a timer after which nothing more is expected. */
+/** Event loop turns without a timer after which a promise is considered stuck. */
 const mostIdle = 1_000;
 
-/** Lets time pass, timer by timer, until a promise settles. */
+/** Advances the clock timer by timer until a promise settles. */
 export async function passTime<T>(clock: FakeClock, promise: PromiseLike<T>, limitMs = 100_000_000): Promise<T> {
   let settled = false;
   const watched = Promise.resolve(promise).finally(() => {
@@ -43,15 +43,15 @@ export async function passTime<T>(clock: FakeClock, promise: PromiseLike<T>, lim
   for (let idle = 0; ; ) {
     if (settled) return watched;
     if (clock.monotonic() > end || idle === mostIdle) {
-      throw new Error(`nothing happens any more after ${clock.monotonic()} ms`);
+      throw new Error(`the promise did not settle; no timers remain at ${clock.monotonic()} ms`);
     }
-    // No timer: something real is under way, such as a module that is being loaded.
+    // Without a timer, real work may be in progress, such as loading a module.
     if (clock.nextDueMs === undefined) idle++;
     await clock.advance(clock.nextDueMs ?? 0);
   }
 }
 
-/** The error that a promise rejects with. */
+/** The error of a rejected promise. */
 export async function failure(promise: PromiseLike<unknown>): Promise<Error & Record<string, unknown>> {
   try {
     await promise;
@@ -61,7 +61,7 @@ export async function failure(promise: PromiseLike<unknown>): Promise<Error & Re
   throw new Error("did not fail");
 }
 
-/** A client over a stub, on a fake clock, with everything it says kept. */
+/** A client over a stub on a fake clock, with recorded logs and events. */
 export function harness(stubOptions: StubOptions = {}, clientOptions: ClientOptions = {}) {
   const clock = new FakeClock();
   const stub = new StubServer({ clock, ...stubOptions });
@@ -78,12 +78,12 @@ export function harness(stubOptions: StubOptions = {}, clientOptions: ClientOpti
     telemetry: false,
     ...clientOptions,
   });
-  /** Lets time pass until a promise settles. */
+  /** Advances the clock until a promise settles. */
   const run = <T>(promise: PromiseLike<T>) => passTime(clock, promise);
   return { clock, stub, logger, events, service, run };
 }
 
-/** A datum of three tokens that begins with `first`. */
+/** A datum of three tokens, starting with `first`. */
 export function datum(first = 1): Datum<"target_tokens" | "weights"> {
   return new Datum({
     modelInput: ModelInput.fromInts([first, first + 1, first + 2]),

@@ -1,5 +1,5 @@
 /**
- * `@tinklet/sdk/testing`, and `tinklet/testing`: a scripted Tinker server for tests. Nothing of it is loaded by the SDK itself.
+ * `@tinklet/sdk/testing`, and `tinklet/testing`: a scripted Tinker server for tests. The SDK itself does not import it.
  */
 export { FakeClock } from "@tinklet/wire/testing";
 export { anyOf, type Delivery, type Fault, type FaultScript, faultsInOrder, type StubCall } from "./faults.ts";

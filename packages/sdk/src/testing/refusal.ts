@@ -1,4 +1,4 @@
-/** For tests of what is refused: the typed error that a call raises, so that its field and its hint can be looked at. */
+/** Returns the typed error that a call throws, so that tests can check its field and hint. */
 import { InvalidInputError } from "@tinklet/wire/errors";
 
 export function refusal(body: () => unknown): InvalidInputError {
@@ -8,5 +8,5 @@ export function refusal(body: () => unknown): InvalidInputError {
     if (error instanceof InvalidInputError) return error;
     throw error;
   }
-  throw new Error("nothing was refused");
+  throw new Error("the call did not throw");
 }

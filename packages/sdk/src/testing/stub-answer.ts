@@ -1,12 +1,12 @@
 /**
- * Answers of the stub server, as bytes with a way to deliver them.
+ * Responses of the stub server: bytes and how they are delivered.
  */
 import { stringifyJson } from "@tinklet/wire";
 import type { Delivery } from "./faults.ts";
 
 const utf8 = new TextEncoder();
 
-/** An answer, and how to deliver it. */
+/** A response and how it is delivered. */
 export interface StubAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;

@@ -1,6 +1,5 @@
 /**
- * The stub server over real sockets: carries out deliveries that only a socket knows (a reset in the middle of a body) and
- * counts connections, by purpose.
+ * The stub server over real sockets: supports faults that need a socket (a reset within a body) and counts connections by pool.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
@@ -11,18 +10,18 @@ import type { StubServer } from "./stub-server.ts";
 /** A listening stub. */
 export interface StubListener {
   readonly url: string;
-  /** Sockets that are open now. */
+  /** Number of open sockets. */
   readonly open: number;
-  /** The most that were open at once. */
+  /** Maximum number of concurrently open sockets. */
   readonly mostOpen: number;
-  /** All that were ever opened. */
+  /** Number of sockets opened in total. */
   readonly opened: number;
-  /** For each socket, the paths that came over it. */
+  /** The requested paths of each socket. */
   readonly paths: readonly ReadonlySet<string>[];
   close(): Promise<void>;
 }
 
-/** Opens a stub to real sockets on a free port of this machine (or the one asked for). Close it when done. */
+/** Serves a stub over HTTP on a free port of this machine, or on `port`. Close it when done. */
 export async function listen(stub: StubServer, options: { readonly port?: number } = {}): Promise<StubListener> {
   const sockets = new Map<Socket, Set<string>>();
   const paths: Set<string>[] = [];
@@ -69,7 +68,7 @@ async function serve(stub: StubServer, request: IncomingMessage, response: Serve
   try {
     for await (const piece of request) pieces.push(piece as Uint8Array);
   } catch {
-    return; // the client went away
+    return; // the client disconnected
   }
   const headers = Object.fromEntries(
     Object.entries(request.headers).map(([name, value]) => [

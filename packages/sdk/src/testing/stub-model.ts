@@ -1,6 +1,6 @@
 /**
- * What the stub server trains and samples: nothing, but with results that follow from the request alone, so that a test
- * knows what it must get back, and in the order of the numbers, so that a test sees what was applied and how often.
+ * The model of the stub server: results are functions of the request alone, so that tests can predict them, and requests are applied
+ * in the order of their sequence numbers and recorded.
  */
 
 import {
@@ -14,7 +14,7 @@ import {
 } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
 
-/** The log-prob that the stub gives a token. */
+/** The stub's log-prob of a token. */
 export const stubLogprob = (token: number): number => Math.fround(-0.125 * ((token % 8) + 1));
 
 /** Outputs of a pass: the log-prob of each target, and their weighted sum as loss. */
@@ -64,24 +64,24 @@ export function stubSample(request: SampleRequest): SampleResponse {
   return new SampleResponse({ sequences, promptLogprobs, topkPromptLogprobs });
 }
 
-/** What was applied to a model. */
+/** A request that was applied to a model. */
 export interface Applied {
   readonly seqId: number;
   /** The type of the request's future. */
   readonly kind: string;
   readonly forwardOnly: boolean;
-  /** The request as it was decoded. */
+  /** The decoded request. */
   readonly body: unknown;
 }
 
-/** How long a missing number is waited for before it is skipped. */
+/** A missing sequence number is skipped after this time. */
 const gapMs = 330_000;
 
-/** Runs what was submitted for one model, strictly by number. */
+/** Applies the requests of one model in the order of their sequence numbers. */
 export class OrderedModel {
-  /** In the order in which it was applied. */
+  /** Applied requests, in order. */
   readonly applied: Applied[] = [];
-  /** Numbers that never came. */
+  /** Sequence numbers that never arrived. */
   readonly skipped: number[] = [];
   readonly #clock: Clock;
   readonly #waiting = new Map<number, { applied: Omit<Applied, "seqId"> | undefined; run: () => void }>();
@@ -92,7 +92,7 @@ export class OrderedModel {
     this.#clock = clock;
   }
 
-  /** The number that is executed next. */
+  /** The next sequence number to apply. */
   get next(): number {
     return this.#next;
   }
@@ -102,7 +102,7 @@ export class OrderedModel {
     this.#advance();
   }
 
-  /** A number that the server refused: the ones behind it do not wait for it. */
+  /** Marks a refused sequence number: later ones do not wait for it. */
   refuse(seqId: number): void {
     if (seqId >= this.#next && !this.#waiting.has(seqId)) this.submit(seqId, undefined, () => {});
   }

@@ -1,5 +1,5 @@
 /**
- * Fixed answers of the stub server's REST routes, each in the form that the contract gives it.
+ * Fixed responses of the stub server's REST routes, in the form of the contract.
  */
 import type { Operation } from "@tinklet/wire";
 import type { StubCall } from "./faults.ts";
@@ -25,7 +25,7 @@ const checkpoint = (runId: string, name: string) => ({
   public: false,
 });
 
-/** How many runs, checkpoints and sessions there are to list. */
+/** Number of runs, checkpoints and sessions in listings. */
 export const stubListLength = 25;
 
 export function restAnswers(
@@ -92,6 +92,6 @@ export function restAnswers(
     case "assignSessionProject":
       return { status: 204, headers: {}, body: new Uint8Array(0), delivery: "whole" };
     default:
-      return json(404, { detail: `the stub has no answer for ${operation}` });
+      return json(404, { detail: `the stub has no response for ${operation}` });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * A scripted Tinker server for tests: speaks the real codec on every route, executes by number, remembers what it was
- * asked, and breaks where a script tells it to. Reached in process through {@link StubServer.fetch}, or over real sockets
+ * A scripted Tinker server for tests: uses the real codec on every route, executes requests by sequence number, records them, and
+ * fails as a script defines. Reached in process through {@link StubServer.fetch}, or over real sockets
  * through `listen` of `stub-listener.node.ts`.
  */
 
@@ -34,7 +34,7 @@ import { restAnswers } from "./stub-rest.ts";
 /** A request as it arrives. */
 export interface StubRequest {
   readonly method: string;
-  /** With its query. */
+  /** Includes the query. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
@@ -42,23 +42,23 @@ export interface StubRequest {
 
 /** How a {@link StubServer} behaves. */
 export interface StubOptions {
-  /** Where its delays come from. @defaultValue the machine's clock */
+  /** Clock of its delays. @defaultValue the system clock */
   readonly clock?: Clock;
   /** Flags of `client/config`, as on the wire. */
   readonly config?: Readonly<Record<string, unknown>>;
   /** Flags of `client/dynamic_config`, as on the wire. */
   readonly dynamicConfig?: Readonly<Record<string, unknown>>;
-  /** What goes wrong, and when. @defaultValue nothing */
+  /** Script of faults. @defaultValue no faults */
   readonly faults?: FaultScript;
-  /** Sees every request as it arrives, for recordings. */
+  /** Called with every request as it arrives, for recordings. */
   readonly onRequest?: (request: StubRequest) => void;
-  /** Answers each future is said to be pending with before its result. @defaultValue 0 */
+  /** Number of pending responses per future before its result. @defaultValue 0 */
   readonly pendingPolls?: number;
-  /** Holds a poll of an unfinished future so long before it says "try again". @defaultValue 20000 */
+  /** Milliseconds that a poll of an unfinished future is held before "try again". @defaultValue 20000 */
   readonly holdMs?: number;
-  /** A sample takes so long; polls are held meanwhile. @defaultValue 0 */
+  /** Duration of a sample in milliseconds; polls are held meanwhile. @defaultValue 0 */
   readonly sampleMs?: number;
-  /** Results above this are announced first. @defaultValue never */
+  /** Results above this size are announced first. @defaultValue never */
   readonly metadataAboveBytes?: number;
 }
 
@@ -70,7 +70,7 @@ interface Result {
   polls: number;
 }
 
-/** Stands for the content of a request that was refused: nothing equals it. */
+/** Fingerprint of a refused request; equal to no real one. */
 const refused = "refused";
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
@@ -79,8 +79,8 @@ const utf8 = new TextEncoder();
 const text = new TextDecoder();
 
 /**
- * A server of the whole API that computes nothing: its numbers follow from what it was sent, so that a lost, doubled or reordered
- * request shows. Answers a client without a socket through {@link StubServer.fetch}, or over one through {@link listen}.
+ * A server of the whole API that does not compute: its results are functions of the requests, so that tests detect lost, repeated or
+ * reordered requests. Serves a client without a socket through {@link StubServer.fetch}, or over one through {@link listen}.
  *
  * @example
  * ```ts
@@ -95,15 +95,15 @@ const text = new TextDecoder();
  * ```
  */
 export class StubServer {
-  /** Every request that was understood, in order of arrival. */
+  /** Every decoded request, in order of arrival. */
   readonly calls: StubCall[] = [];
-  /** What was done to each model, by its id. */
+  /** Requests applied to each model, by its id. */
   readonly models = new Map<string, OrderedModel>();
-  /** Requests that came again under a taken number with another content; forward passes, which change nothing, aside. */
+  /** Number of requests repeated under the same sequence number with different content, except forward passes, which change nothing. */
   conflicts = 0;
-  /** Requests that came again under the same number with the same content. */
+  /** Number of requests repeated under the same sequence number with the same content. */
   repeats = 0;
-  /** Where its delays come from. */
+  /** Clock of its delays. */
   readonly clock: Clock;
   readonly #options: StubOptions;
   readonly #results = new Map<string, Result>();
@@ -111,7 +111,7 @@ export class StubServer {
   #sessions = 0;
   #nextRequest = 0;
   #joined = 0;
-  /** Samples that are over, by session and client, in order. */
+  /** Completed samples by session and client, in order. */
   readonly #over = new Map<string, string[]>();
   readonly #sampleWaiters = new Set<() => void>();
 
@@ -125,7 +125,7 @@ export class StubServer {
     return this.calls.filter((call) => call.operation === operation);
   }
 
-  /** What was applied to a model. */
+  /** Requests applied to a model. */
   applied(modelId = "session-1:train:0"): OrderedModel["applied"] {
     return this.models.get(modelId)?.applied ?? [];
   }
@@ -145,7 +145,7 @@ export class StubServer {
     };
   }
 
-  /** The answer to one request, faults included. */
+  /** The response to one request, including faults. */
   async handle(request: StubRequest): Promise<StubAnswer> {
     this.#options.onRequest?.(request);
     const { pathname } = new URL(request.path, "http://stub");
@@ -201,12 +201,12 @@ export class StubServer {
     }
   }
 
-  /** A definite refusal of a numbered request uses up its number, as servers of this API do. */
+  /** A definite refusal uses up the sequence number, as on servers of this API. */
   #refuse({ body }: StubCall, status: number): void {
     if (status < 400 || status >= 500 || [408, 409, 429].includes(status)) return;
     const { modelId, seqId } = (body ?? {}) as { modelId?: string; seqId?: number };
     if (modelId === undefined || seqId === undefined) return;
-    // Acknowledged before? Then it is the acknowledgement that is refused, not the work.
+    // If the request was acknowledged before, only the acknowledgement is refused, not the work.
     const key = `${modelId} ${seqId}`;
     if (this.#numbered.has(key)) return;
     this.#numbered.set(key, { requestId: "", content: refused });
@@ -288,7 +288,7 @@ export class StubServer {
     }
   }
 
-  /** A request outside any order. */
+  /** Accepts a request without a sequence number. */
   #accept(type: FutureResultName, result: object, requestId = this.#newRequest()): StubAnswer {
     this.#results.set(requestId, { type, body: result, done: Promise.resolve(), polls: 0 });
     return json(200, { request_id: requestId });
@@ -298,7 +298,7 @@ export class StubServer {
     return `request-${this.#nextRequest++}`;
   }
 
-  /** A numbered request: the same one again gets the same answer, another one under its number is refused. */
+  /** Accepts a numbered request: a repetition gets the same response, another request under its number is refused. */
   #ordered({ body }: StubCall, type: FutureResultName, run: () => Uint8Array | object): StubAnswer {
     const { modelId, seqId } = body as { modelId: string; seqId: number };
     const key = `${modelId} ${seqId}`;
@@ -363,7 +363,7 @@ export class StubServer {
     return acknowledged;
   }
 
-  /** Which samples of a client are over; held until there is one, or as long as a single poll is. */
+  /** Completed samples of a client; held until there is one, or for `holdMs`. */
   async #completions({ target, prevCursor, timeout }: FuturesRetrieveRequest): Promise<StubAnswer> {
     const { samplingSessionId, clonedSamplerId } = target;
     const own = () => this.#over.get(`${samplingSessionId} ${clonedSamplerId}`) ?? [];
@@ -414,18 +414,18 @@ export class StubServer {
     return { status: 200, headers: { "content-type": protobufContentType }, body, delivery: "whole" };
   }
 
-  /** Makes a future answer with a failure. */
+  /** Makes a future fail. */
   fail(requestId: string, error: string, category: string): void {
     this.answer(requestId, { error, category });
   }
 
-  /** Makes a future answer with this JSON. */
+  /** Makes a future return this JSON. */
   answer(requestId: string, body: object): void {
     const type = this.#results.get(requestId)?.type ?? "OptimStep";
     this.#results.set(requestId, { type, body, done: Promise.resolve(), polls: 0 });
   }
 
-  /** Forgets a future; asking for it is answered 404. */
+  /** Removes a future; polls of it get a 404. */
   forget(requestId: string): void {
     this.#results.delete(requestId);
   }
@@ -439,13 +439,13 @@ async function decodeBody(operation: Operation, { headers, body }: StubRequest):
   return schema.decode(parseJson(text.decode(plain)));
 }
 
-/** What makes two requests the same one; the number of an ephemeral sampling session may change on a retry. */
+/** Fingerprint of a request's content; the number of an ephemeral sampling session may change on a retry. */
 function fingerprint(type: string, body: unknown): string {
   const { samplingSessionSeqId: _, ...rest } = body as Record<string, unknown>;
   return `${type} ${JSON.stringify(rest, (_key, value: unknown) => (typeof value === "bigint" ? String(value) : value))}`;
 }
 
-/** A token that ends at a moment (seconds since the epoch). */
+/** A token with an expiry (seconds since the epoch). */
 export function stubToken(expires: number, claims: Readonly<Record<string, unknown>> = {}): string {
   const part = (value: unknown) =>
     encodeBase64(utf8.encode(JSON.stringify(value)))
@@ -455,7 +455,7 @@ export function stubToken(expires: number, claims: Readonly<Record<string, unkno
   return `${part({ alg: "none" })}.${part({ sub: "urn:user:1", email: "a@b.example", exp: expires, ...claims })}.sig`;
 }
 
-/** Turns an answer into what `fetch` would give: a response, a failure, or nothing for ever. */
+/** Converts a response to the outcome of `fetch`: a response, a rejection, or a promise that never settles. */
 async function deliver(answer: StubAnswer, clock: Clock, signal?: AbortSignal): Promise<Response> {
   const never = new Promise<never>((_, reject) => {
     signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
@@ -504,5 +504,5 @@ async function deliver(answer: StubAnswer, clock: Clock, signal?: AbortSignal): 
   }
 }
 
-/** Names of all future results, for tests that go through them. */
+/** Names of all future results, for tests over all of them. */
 export const stubFutureTypes = Object.keys(futureResults) as FutureResultName[];

@@ -57,7 +57,7 @@ describe("M-606 from the cache", () => {
     await fillCache({ ...tinyTokenizer, "chat_template.jinja": "x" });
     expect((await loadTokenizer("org/tiny")).vocabSize).toBe(269);
   });
-  test("M-808 HF_HUB_OFFLINE asks nobody, even for files that may exist", async () => {
+  test("M-808 HF_HUB_OFFLINE sends no request, even for files that may exist", async () => {
     await using hub = await startFakeHub(tinyTokenizer, "org/tiny");
     vi.stubEnv("HF_ENDPOINT", hub.url);
     vi.stubEnv("HF_HUB_OFFLINE", "1");

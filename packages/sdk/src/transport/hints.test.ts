@@ -50,7 +50,7 @@ it("context overflow, with the numbers", () => {
   expect(hint({ message: "max_model_len" })).toContain("context. Shorten");
 });
 
-it("numbers that are none", () => {
+it("values that are not numbers", () => {
   for (const message of ["loss is NaN", "found inf", "non-finite gradient", "Infinity in weights"]) {
     expect(hint({ message }), message).toContain("NaN or infinite");
   }

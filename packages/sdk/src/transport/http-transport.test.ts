@@ -25,7 +25,7 @@ import { Reporter } from "./report.ts";
 
 type Answer = number | Error | { status: number; body?: unknown; headers?: Record<string, string> };
 
-/** A transport whose exchange gives these answers in order, the last one for ever. */
+/** A transport whose exchange returns these responses in order; the last one repeats. */
 function setup(answers: readonly Answer[], options: Partial<HttpTransportOptions> = {}) {
   const clock = new FakeClock();
   const logger = new MemoryLogger();
@@ -80,7 +80,7 @@ describe("what is sent", () => {
     expect(checkedBaseUrl("https://h:8/a/b//")).toBe("https://h:8/a/b");
   });
 
-  it("refuses a base URL that is none, before anything is sent", () => {
+  it("refuses an invalid base URL before any request", () => {
     for (const bad of ["", "host:8000", "localhost", "ftp://host"]) {
       expect(() => checkedBaseUrl(bad), bad).toThrow(InvalidInputError);
     }
@@ -193,7 +193,7 @@ describe("retries", () => {
     });
   });
 
-  it("M-703, M-802: ten retries and no more, then the last error", async () => {
+  it("M-703, M-802: at most ten retries, then the last error", async () => {
     const { sent, transport, run } = setup([ok, failing]);
     await transport.call("healthz", {});
     const error = await run(failure(transport.call("healthz", {})));
@@ -388,7 +388,7 @@ describe("first contact", () => {
     expect(sent).toHaveLength(6);
   });
 
-  it("tries for as long as it is told", async () => {
+  it("tries for the configured time", async () => {
     const { clock, transport, run } = setup([refused]);
     expect(await run(failure(transport.call("healthz", {}, { firstContactMs: 60_000 })))).toMatchObject({
       code: "unreachable",
@@ -426,7 +426,7 @@ describe("first contact", () => {
     expect(clock.monotonic()).toBeLessThanOrEqual(15_000);
   });
 
-  it("is over with the first answer below 500, a refusal included: from then on retries go on", async () => {
+  it("ends with the first response below 500, including a refusal; later retries use the usual window", async () => {
     const { clock, sent, transport, run } = setup([{ status: 404, body: {} }, refused]);
     await failure(transport.call("healthz", {}));
     const error = await run(failure(transport.call("healthz", {})));
@@ -435,7 +435,7 @@ describe("first contact", () => {
     expect(clock.monotonic()).toBeGreaterThan(120_000);
   });
 
-  it("asks whether it is a Tinker server when it is none", async () => {
+  it("suggests to check the URL if it is not a Tinker server", async () => {
     const { transport } = setup([{ status: 404, body: "<html>" }]);
     const error = await failure(transport.call("clientConfig", { sdkVersion: "0.25.0" }));
     expect(error["hint"]).toContain("Check that http://host.example/prefix is a Tinker server");
@@ -491,7 +491,7 @@ describe("errors", () => {
     expect(error["category"]).toBeUndefined();
   });
 
-  it("M-805: hold no secrets, whatever the server echoes", async () => {
+  it("M-805: contain no secrets, for everything that the server echoes", async () => {
     const body = { detail: "key tml-the-key is bad", "x-api-key": "tml-the-key", list: ["tml-zzzzzz"] };
     const { transport } = setup([{ status: 401, body }]);
     const error = await failure(transport.call("healthz", {}));

@@ -195,7 +195,7 @@ describe("UndiciExchange", () => {
     expect(listeners()).toBe(0);
   });
 
-  it("a request that was given up in line is not sent when its turn comes", async () => {
+  it("a request aborted in the pool's queue is not sent", async () => {
     const seen: string[] = [];
     const waiting: (() => void)[] = [];
     const { url } = await serve((request, response) => {
@@ -295,7 +295,7 @@ describe("UndiciExchange", () => {
     expect(text((await exchange().send(asking(url))).body)).toBe("direct");
     expect(seen).toHaveLength(1);
     const { port } = new URL(url);
-    await failure(exchange().send(asking(`https://127.0.0.1:${port}`))); // nobody speaks TLS there
+    await failure(exchange().send(asking(`https://127.0.0.1:${port}`))); // the server does not use TLS
     expect(seen[1]).toBe(`CONNECT 127.0.0.1:${port}`);
   });
 });

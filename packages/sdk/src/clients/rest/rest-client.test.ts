@@ -292,7 +292,7 @@ describe("one request each", () => {
     }
   });
 
-  it("a path that is none is refused by rejecting", async () => {
+  it("an invalid path is refused with a rejection", async () => {
     const { rest, stub } = setup();
     for (const call of [
       rest.deleteCheckpointFromTinkerPath("x"),
@@ -405,7 +405,7 @@ describe("listings", () => {
     expect(() => rest.listSessions({ offset: -1 })).toThrow("offset: must be an integer of at least 0");
   });
 
-  it("hands failures on, to catch too, and stops at an empty page whatever is counted", async () => {
+  it("propagates failures, also to catch, and stops at an empty page for any total", async () => {
     const broken = new PagedList({
       first: { limit: 1, offset: 0 },
       fetch: () => Promise.reject(new Error("x")),

@@ -109,7 +109,7 @@ describe("the watch over samples", () => {
     expect(error.message).toContain("No sample has succeeded for 60 s");
   });
 
-  it("begins anew after a time without samples", async () => {
+  it("restarts after a time without samples", async () => {
     const { sampler, clock, run } = await setup({ sampleMs: 50_000, holdMs: 60_000 }, { progressTimeoutMs: 60_000 });
     await run(sampler.sample(prompt));
     await clock.advance(70_000);
@@ -226,7 +226,7 @@ describe("the poll for all samples", () => {
     expect(stub.callsOf("retrieveFutures")).toEqual([]);
   });
 
-  it("is told of failures as of results, and not of what was lost", async () => {
+  it("acknowledges failures like results, but not lost samples", async () => {
     const { sampler, run, stub, clock } = await setup({
       config: flags,
       sampleMs: 1_000,

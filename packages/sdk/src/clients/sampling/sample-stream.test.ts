@@ -10,7 +10,7 @@ import "./token-feed.ts";
 
 type Fed = readonly (readonly [number, number, (number | null)?])[];
 
-/** A client of a server that shows tokens: each question is answered with the next of `pages`, the last one for ever. */
+/** A client of a server with a token feed: each request gets the next of `pages`; the last one repeats. */
 async function setup(pages: readonly (Fed | number)[], stub: StubOptions = {}) {
   const asked: string[] = [];
   let next = 0;
@@ -59,7 +59,7 @@ describe("a stream", () => {
     expect(stub.callsOf("asample")[0]?.headers["x-tinklet-stream"]).toBeUndefined();
   });
 
-  it("goes on with the result when the showing breaks", async () => {
+  it("continues with the result when the feed fails", async () => {
     const { sampler, run } = await setup([[[0, 4, stubLogprob(4)]], 500], { sampleMs: 1_000 });
     expect(await run(all(sampler.stream([1, 2, 3], options)))).toEqual(whole);
   });

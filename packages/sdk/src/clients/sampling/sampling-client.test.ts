@@ -237,7 +237,7 @@ describe("M-701: limits", () => {
     expect(await count({ client: { maxSockets: { retrieve: 1 } } })).toBe(1);
   });
 
-  it("a place is given back whatever happens", async () => {
+  it("a slot is released after every outcome", async () => {
     const { sampler, run } = await setup(
       { faults: faultsInOrder("asample", [status(422), undefined]) },
       { config: { sample_max_concurrent_requests: 1 } },
@@ -534,7 +534,7 @@ describe("a handle as text", () => {
     await other.close();
   });
 
-  it("goes on recording stability information, with characters that URLs allow", async () => {
+  it("keeps recordStabilityInfo, and uses URL-safe characters", async () => {
     const { service, stub, run, clock } = await setup();
     const recording = await run(service.createSamplingClient({ baseModel: "m?>~ü", recordStabilityInfo: true }));
     const handle = await run(recording.getSamplerHandle());
@@ -570,7 +570,7 @@ describe("a handle as text", () => {
     await client.close();
   });
 
-  it("is refused when it is none, or half of one", async () => {
+  it("an invalid or truncated handle is refused", async () => {
     const text = (state: unknown) => Buffer.from(JSON.stringify(state)).toString("base64url");
     const holder = { base_url: "http://stub.example", client_config: {} };
     const whole = { session_id: "s", sampling_session_id: "s:0", holder };
@@ -664,7 +664,7 @@ describe("a handle for another thread", () => {
     for (const each of [...others, again]) await each.close();
   });
 
-  it("is refused when it is none", () => {
+  it("an invalid handle is refused", () => {
     expect(() => SamplingClient.fromHandle({} as never)).toThrow(InvalidInputError);
     expect(() => SamplingClient.fromHandle(undefined as never)).toThrow(InvalidInputError);
   });

@@ -65,7 +65,7 @@ function play() {
 const answer = (cursor: number, ...ids: string[]) => ({ completions: ids.map((id) => completion(id)), cursor });
 
 describe("the poll", () => {
-  it("names its client, goes on from the last cursor and ends with the last sample", async () => {
+  it("names its client, continues from the last cursor and ends with the last sample", async () => {
     const { wait, asked, last, over, clock } = play();
     await wait("a");
     await wait("b");
@@ -85,20 +85,20 @@ describe("the poll", () => {
     expect(asked).toHaveLength(2);
   });
 
-  it("a sample that was over before anybody waited for it is known, once", async () => {
+  it("a sample that completed before it was awaited is reported once", async () => {
     const { wait, asked, last, over, clock } = play();
     await wait("a");
     await last().answer(answer(1, "early", "a"));
     await wait("early");
     expect(over).toEqual(["a: undefined", "early: undefined"]);
     expect(asked).toHaveLength(1);
-    await wait("early"); // what was told is not kept
+    await wait("early"); // reported completions are not kept
     expect(over).toHaveLength(2);
     await clock.advance(0);
     expect(asked).toHaveLength(2);
   });
 
-  it("keeps the newest 4,096 that nobody waits for", async () => {
+  it("keeps the newest 4,096 that no sample waits for", async () => {
     const { wait, last, over } = play();
     await wait("a");
     const early = Array.from({ length: 4_098 }, (_, i) => `early-${i}`);
@@ -220,7 +220,7 @@ describe("a sample that is given up", () => {
 });
 
 describe("what was fetched", () => {
-  it("is told with the next poll in order, again where that failed, and not twice", async () => {
+  it("is acknowledged with the next poll in order, again if that failed, and not twice", async () => {
     const { wait, last, poller, clock } = play();
     await wait("a");
     for (const id of ["y", "x", "z"]) poller.fetched(id);
@@ -236,7 +236,7 @@ describe("what was fetched", () => {
     expect(last().body["retrieved_request_ids"]).toEqual(["w"]);
   });
 
-  it("is told on its own a second after the last, where nobody polls", async () => {
+  it("is acknowledged in a separate request a second after the last poll", async () => {
     const { wait, asked, last, poller, clock } = play();
     await wait("a");
     await last().answer(answer(1, "a"));
@@ -247,7 +247,7 @@ describe("what was fetched", () => {
     expect(asked).toHaveLength(1);
     await clock.advance(1);
     expect(last().body).toMatchObject({ timeout: 0, retrieved_request_ids: ["a", "b"], prev_cursor: 1 });
-    await last().cut(); // nobody's affair
+    await last().cut(); // affects no caller
     await clock.advance(600_000);
     expect(asked).toHaveLength(2);
   });
@@ -275,7 +275,7 @@ describe("what was fetched", () => {
     expect(last().body["retrieved_request_ids"]).toEqual(["x"]);
     await last().answer(answer(2, "a"));
     await clock.advance(30_000);
-    expect(asked).toHaveLength(2); // all is told
+    expect(asked).toHaveLength(2); // everything is acknowledged
   });
 });
 
@@ -317,7 +317,7 @@ describe("a poll that fails", () => {
     ]);
   });
 
-  it("for good lets every sample be asked for alone, from then on", async () => {
+  it("permanently: from then on every sample is polled alone", async () => {
     const { wait, asked, last, over, poller, clock, logger } = play();
     await wait("a");
     await wait("b");
@@ -331,7 +331,7 @@ describe("a poll that fails", () => {
     expect(logger.with("one by one")).toHaveLength(1);
   });
 
-  it("for want of money waits as everything does", async () => {
+  it("waits for billing after a 402, as all calls do", async () => {
     const { wait, asked, last, over, clock, session } = play();
     await wait("a");
     await last().answer({ detail: "unpaid" }, 402);
@@ -354,8 +354,8 @@ describe("a poll that fails", () => {
   });
 });
 
-describe("samples that nobody waits for any more", () => {
-  it("are told a batch at a time, with what was added meanwhile, and one that fails is only noted", async () => {
+describe("abandoned samples", () => {
+  it("are cancelled in batches, including those added meanwhile; a failed cancellation is only logged", async () => {
     const { session, asked, clock, logger } = play();
     const list = ["a", "b", "c"];
     let done = false;

@@ -38,7 +38,7 @@ describe("one poll for all samples", () => {
     await clock.advance(2_000);
     const told = polls().flatMap(({ retrievedRequestIds }) => retrievedRequestIds);
     expect(told.toSorted()).toEqual(Array.from({ length: 300 }, (_, i) => `request-${i}`).toSorted());
-    expect(polls().at(-1)?.timeout).toBe(0); // nobody waits: it is only told
+    expect(polls().at(-1)?.timeout).toBe(0); // no sample waits: the poll only acknowledges
     const before = polls().length;
     await clock.advance(100_000);
     expect(polls()).toHaveLength(before); // and then it rests
@@ -83,7 +83,7 @@ describe("one poll for all samples", () => {
     expect(logger.with("one by one")).toHaveLength(1);
   });
 
-  it("a sample that is given up leaves the poll, which ends when nobody waits", async () => {
+  it("an aborted sample leaves the poll, which ends when no sample waits", async () => {
     const { sampler, stub, run, clock, polls } = await setup({
       sampleMs: 5_000,
       dynamicConfig: { sample_cancel_enabled: true, sample_cancel_max_batch_size: 2 },

@@ -125,7 +125,7 @@ describe("connecting", () => {
     });
   });
 
-  it("a call's own signal and limits reach the first contact, whatever the server does", async () => {
+  it("a call's own signal and limits apply to the first contact, in every state of the server", async () => {
     const down = () => Promise.reject(new TypeError("fetch failed"));
     const hanging = () => new Promise<never>(() => {});
     for (const fetch of [down, hanging]) {
@@ -138,7 +138,7 @@ describe("connecting", () => {
       await expect(aborted).rejects.toBe("enough");
       await clock.advance(100);
       await expect(late).rejects.toMatchObject({ code: "timeout" });
-      await run(clock.sleep(1)); // nobody waits any more: nothing goes on in the background
+      await run(clock.sleep(1)); // no caller waits: nothing continues in the background
       expect(clock.pending).toBe(0);
       const before = clock.monotonic();
       const once = service.getServerCapabilities({ timeoutMs: 500, maxRetries: 0 });
@@ -147,7 +147,7 @@ describe("connecting", () => {
     }
   });
 
-  it("connecting goes on as long as one call waits for it, and tries as hard as that one wants", async () => {
+  it("connecting continues as long as one call waits for it, with that call's number of retries", async () => {
     const { clock, service, stub, run } = harness({
       faults: faultsInOrder("clientConfig", [{ kind: "status", status: 503, body: {} }]),
     });
@@ -289,7 +289,7 @@ describe("the session", () => {
     await old.run(old.service.close("success"));
   });
 
-  it("sends no more heartbeats once the server says that the session is over (410)", async () => {
+  it("stops heartbeats when the server reports that the session has ended (410)", async () => {
     const { service, stub, run, clock } = harness({
       faults: ({ operation }) =>
         operation === "sessionHeartbeat" ? { kind: "status", status: 410, body: {} } : undefined,
@@ -326,7 +326,7 @@ describe("the session", () => {
     down = true;
     const before = events.length;
     await clock.advance(120_000);
-    expect(events).toHaveLength(before); // a success starts the count afresh
+    expect(events).toHaveLength(before); // a success restarts the count
   });
 
   it("refreshes the dynamic configuration, at most every ten seconds, and keeps the last good one", async () => {
@@ -437,7 +437,7 @@ describe("credentials", () => {
     expect("cf-access-client-id" in none.stub.calls[0]!.headers).toBe(false);
   });
 
-  it("M-808: TINKER_API_KEY and TINKER_BASE_URL stand in for the options", async () => {
+  it("M-808: TINKER_API_KEY and TINKER_BASE_URL replace missing options", async () => {
     vi.stubEnv("TINKER_API_KEY", "tml-from-env");
     vi.stubEnv("TINKER_BASE_URL", "http://from.env/prefix");
     const { stub, clock } = harness();

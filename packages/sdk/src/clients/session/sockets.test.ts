@@ -75,7 +75,7 @@ it("M-801: each purpose talks over sockets of its own", async () => {
   expect(new Set(bySocket.map((set) => [...set][0]))).toEqual(new Set(Object.keys(purposes)));
 });
 
-it("M-701: 2,000 concurrent samples open no more sockets than allowed, and all come back", async () => {
+it("M-701: 2,000 concurrent samples stay within the socket limit, and all return", async () => {
   const { stub, listener } = await serve({ sampleMs: 30 });
   const maxSockets = { retrieve: 120, sample: 20 };
   const service = new ServiceClient({
@@ -111,7 +111,7 @@ it("a script that forgets close() still exits", async () => {
   expect(stub.callsOf("sessionHeartbeat")).toHaveLength(0); // it did not even live for one
 }, 30_000);
 
-it("M-506: a future that fails while nobody looks does not end a process, and its error is printed", async () => {
+it("M-506: a future that fails before it is awaited does not end the process, and its error is printed", async () => {
   const { listener } = await serve();
   const run = await script(
     `const service = new ServiceClient({ logLevel: "error" });

@@ -45,7 +45,7 @@ it("M-901: a session's start goes out within ten seconds, its end with the durat
   expect(new Set(batches().map(({ processUuid }) => processUuid)).size).toBe(1);
 });
 
-it("M-901: failures are told: the caller's as warnings, the others as exceptions", async () => {
+it("M-901: failures are reported: the caller's as warnings, others as exceptions", async () => {
   const { service, run, sent } = setup();
   await run(service.createSamplingClient({ baseModel: "m" }));
   const telemetry = service.getTelemetry()!;
@@ -77,7 +77,7 @@ it("M-901: failures are told: the caller's as warnings, the others as exceptions
   ]);
 });
 
-it("M-901: what calls of the clients meet is told, an abort is not", async () => {
+it("M-901: failures of client calls are reported, aborts are not", async () => {
   const { service, stub, run, sent } = setup();
   const sampler = await run(service.createSamplingClient({ baseModel: "m" }));
   await failure(sampler.sample("x" as never));

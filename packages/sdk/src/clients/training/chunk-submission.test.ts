@@ -70,7 +70,7 @@ describe("in parallel", () => {
     expect(log).toEqual(["send 1 as 2", "send 2 as 3", "send 0 as 1", "fill 1 with 1"]);
   });
 
-  it("nothing accepted: the numbers are used up all the same, and the error is untouched", async () => {
+  it("nothing accepted: the numbers are still used up, and the error is unchanged", async () => {
     const { log, outcome, next } = await submit(2, { 1: no });
     expect(log).toEqual(["send 1 as 2", "fill 1 with 0", "fill 2 with 0"]);
     expect([outcome, next]).toEqual([no, 3]);
@@ -101,7 +101,7 @@ describe("in parallel", () => {
     expect((outcome as { hint: string }).hint).toMatch(/^1 of 3 chunks/);
   });
 
-  it("keeps the kind of a timeout, and errors that are none of ours as they are", async () => {
+  it("keeps the class of a timeout, and leaves other errors unchanged", async () => {
     const { outcome } = await submit(3, { 2: new APITimeoutError("late") });
     expect(outcome).toBeInstanceOf(APITimeoutError);
     const bug = new RangeError("bug");

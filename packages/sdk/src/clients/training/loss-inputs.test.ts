@@ -76,7 +76,7 @@ describe("checkBatch", () => {
     checkBatch([loose({ target_tokens: [1, 2, 3] }, tokens.append(image))], "cross_entropy");
   });
 
-  it("names a number that is none, with its place", () => {
+  it("names a value that is not a number, with its position", () => {
     for (const bad of [Number.NaN, Infinity, -Infinity]) {
       const error = problem(() => checkBatch([loose({ target_tokens: [1, 2], weights: [1, bad] })], "cross_entropy"));
       expect(error.message).toBe(`data[0].lossFnInputs.weights: is ${bad} at position 1`);

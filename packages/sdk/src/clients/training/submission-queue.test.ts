@@ -131,7 +131,7 @@ describe("untilAborted", () => {
     expect(await untilAborted(Promise.resolve(2))).toBe(2);
   });
 
-  it("leaves nothing on a signal that outlives the call, whatever the outcome", async () => {
+  it("leaves no listener on a signal that outlives the call, for every outcome", async () => {
     const controller = new AbortController();
     const { signal } = controller;
     const listeners = () => getEventListeners(signal, "abort").length;

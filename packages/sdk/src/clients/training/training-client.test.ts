@@ -132,7 +132,7 @@ describe("order", () => {
     expect(clock.monotonic() - failedAtMs).toBeLessThan(1_000);
   });
 
-  it("sends what arrays held when the call was made, whatever is written into them while it waits", async () => {
+  it("sends the arrays' values at the time of the call, not later changes", async () => {
     const { trainer, stub, run } = await setup();
     const tokens = new Int32Array(2);
     const weights = new Float32Array(2);
@@ -281,7 +281,7 @@ describe("chunks", () => {
     expect(stub.models.get(trainer.modelId)?.skipped).toEqual([]);
   });
 
-  it("while nobody is there, calls fail one after the other without leaving a second gap", async () => {
+  it("while the server is down, calls fail one after the other without a second gap", async () => {
     let down = true;
     const { trainer, stub, run, seqIds } = await setup({
       faults: ({ body }) =>
@@ -556,7 +556,7 @@ describe("M-606: checkpoints and the rest", () => {
     await clock.advance(0);
   });
 
-  it("getInfo cuts what stands behind the tokenizer's colon", async () => {
+  it("getInfo removes the part after the tokenizer's colon", async () => {
     const { trainer, run } = await setup();
     expect(await run(trainer.getInfo())).toMatchObject({
       modelId: "session-1:train:0",

@@ -73,7 +73,7 @@ describe("M-604 the loss and the backward pass", () => {
     expect(back.data[0]!.modelInput).toBe(plain[0]!.modelInput);
     expect(back.data[0]!.lossFnInputs["target_tokens"]).toBe(plain[0]!.lossFnInputs["target_tokens"]);
   });
-  test("2-D: log-probs come in the targets' shape, whatever shape the server gave them", async () => {
+  test("2-D: log-probs have the targets' shape, for any shape that the server returned", async () => {
     const targets = [[1, 2], [3, 4]]; // biome-ignore format: a matrix
     const back = await runCustomLoss([datum({ target_tokens: targets })], answer([-1, -2, -3, -4]), (_, [lp]) => {
       expect(lp!.shape).toEqual([2, 2]);

@@ -219,7 +219,7 @@ describe("traceLoss", () => {
     expect(last((matrix) => concat([matrix, matrix]).sum(1).sum())?.op).toBe("call_method"); // still a matrix
   });
 
-  it("gives every node a name of its own, whatever the inputs are called", () => {
+  it("gives every node a unique name, for any names of the inputs", () => {
     const inputs = lossInputs({ logprobs: 1, mul: 1, sum_1: 1, output: 1 });
     const graph = traceLoss(
       ({ logprobs, mul, sum_1, output }) => ({
