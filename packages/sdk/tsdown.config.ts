@@ -5,6 +5,7 @@ export default defineConfig({
     index: "src/index.ts",
     "testing/index": "src/testing/index.ts",
     files: "src/files.ts",
+    losses: "src/losses.ts",
     credentials: "src/credentials.ts",
     environment: "src/environment.ts",
   },
