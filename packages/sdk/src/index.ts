@@ -270,7 +270,13 @@ export {
   type SamplingClientHandle,
   type StreamOptions,
 } from "./clients/sampling/sampling-client.ts";
-export { type FromStateOptions, type LoraOptions, type LowLevelApi, ServiceClient } from "./clients/service-client.ts";
+export {
+  type FromStateOptions,
+  type LoraOptions,
+  type LowLevelApi,
+  ServiceClient,
+  type ServiceMetrics,
+} from "./clients/service-client.ts";
 export { Telemetry } from "./clients/session/telemetry.ts";
 export { estimateDatumBytes, estimatePromptBytes } from "./clients/training/batching.ts";
 export { CombinedOutput, combineOutputs } from "./clients/training/combine-metrics.ts";
@@ -301,6 +307,7 @@ export {
 export type { EventListener, Logger, LogLevel, TinkletEvent } from "./events.ts";
 export { type Acknowledgement, APIFuture, type Explanation, type FuturePhase } from "./futures/api-future.ts";
 export * from "./tokenizer/index.ts";
+export type { RequestCounts, RouteMetrics } from "./transport/client-metrics.ts";
 export type { FetchLike } from "./transport/exchange.ts";
 export { defaultMaxSockets, type MaxSockets } from "./transport/pools.ts";
 export type { CallOptions } from "./transport/transport.ts";

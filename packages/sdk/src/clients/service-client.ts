@@ -23,6 +23,7 @@ import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/opt
 import type { APIFuture, FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
 import type { Tokenizer } from "../tokenizer/index.ts";
+import type { RequestCounts, RouteMetrics } from "../transport/client-metrics.ts";
 import type { FailureFacts } from "../transport/hints.ts";
 import type { Redactor } from "../transport/redact.ts";
 import type { CallOptions } from "../transport/transport.ts";
@@ -37,6 +38,23 @@ import { Session } from "./session/session.ts";
 import type { Telemetry } from "./session/telemetry.ts";
 import { CustomLoss, type InputRanks, type PerDatumLossFn } from "./training/custom-loss/per-datum-loss.ts";
 import { checkedTinkerPath, TrainingClient } from "./training/training-client.ts";
+
+/** Snapshot of {@link ServiceClient.metrics}. Counters start at the creation of the client. */
+export interface ServiceMetrics extends RequestCounts {
+  /** Calls in progress. */
+  readonly queues: {
+    /** Calls without a result: queued in the client, being submitted, or running on the server. */
+    readonly calls: number;
+    /** Samples between submission and result. */
+    readonly samples: number;
+    /** Samples that wait for the limit of concurrent samples. */
+    readonly samplesWaiting: number;
+    /** Chunks of training passes that wait for the byte budget. */
+    readonly passesWaiting: number;
+  };
+  /** Counters and latencies by operation of the API, for example `forwardBackward` or `retrieveFuture`. */
+  readonly routes: Readonly<Record<string, RouteMetrics>>;
+}
 
 /** Options of {@link ServiceClient.createLoraTrainingClient}. */
 export interface LoraOptions extends OperationOptions {
@@ -562,6 +580,25 @@ export class ServiceClient {
     work: (state: FutureState, signal: AbortSignal) => Promise<T>,
   ): APIFuture<T> {
     return this.#session.start({ requestType, operation, subject, signal, timeoutMs }, work);
+  }
+
+  /**
+   * A snapshot of this client's HTTP requests since its creation: counters, latencies per route, and calls that wait. Independent of
+   * OpenTelemetry.
+   *
+   * @example
+   * ```ts
+   * const { requests, retries, queues, routes } = service.metrics();
+   * console.log(requests, retries, queues.calls, routes["forwardBackward"]?.p95Ms);
+   * ```
+   */
+  metrics(): ServiceMetrics {
+    const { transport, underWay: calls, sampling, trainBytes } = this.#session;
+    const { held: samples, waiting: samplesWaiting } = sampling.concurrent;
+    return {
+      ...transport.metrics.snapshot(),
+      queues: { calls, samples, samplesWaiting, passesWaiting: trainBytes.waiting },
+    };
   }
 
   /** Telemetry of this session, or `undefined` when it is disabled. */

@@ -54,7 +54,8 @@ const slowestUploadBytesPerSecond = 125_000;
 export const uploadMs = (bytes: number): number =>
   bytes <= progressBytes ? 0 : (bytes / slowestUploadBytesPerSecond) * 1000;
 
-const bodyBytes = (body: HttpRequest["body"]): number =>
+/** The bytes of a body; for strings, their length, which equals it for ASCII. */
+export const bodyBytes = (body: HttpRequest["body"]): number =>
   body === undefined ? 0 : typeof body === "string" ? body.length : body.byteLength;
 
 /**

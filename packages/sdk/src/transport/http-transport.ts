@@ -31,9 +31,10 @@ import {
 } from "@tinklet/wire/errors";
 import { omitUndefined } from "@tinklet/wire/options";
 import { type BillingPause, billingRetryMs } from "./billing-pause.ts";
+import { RequestMetrics } from "./client-metrics.ts";
 import type { Credentials } from "./credentials/auth.ts";
 import { clientHeaders } from "./environment.ts";
-import { causeCode, type Exchange, type HttpRequest, type HttpResponse } from "./exchange.ts";
+import { bodyBytes, causeCode, type Exchange, type HttpRequest, type HttpResponse } from "./exchange.ts";
 import { failureOf } from "./failures.ts";
 import type { FailureFacts } from "./hints.ts";
 import type { Reporter } from "./report.ts";
@@ -95,6 +96,10 @@ export class HttpTransport implements Transport {
   readonly #policy: RetryPolicy;
   readonly #timeoutMs: number | undefined;
   readonly #random: () => number;
+  /** Counters and latencies of all requests. */
+  readonly metrics = new RequestMetrics();
+  /** Trace headers of the active context; set when OpenTelemetry is loaded. */
+  traceHeaders: () => Readonly<Record<string, string>> = () => ({});
   readonly #bareBudget = new Map<Pool, number>();
   readonly #closing = new AbortController();
   #contacted = false;
@@ -176,7 +181,21 @@ export class HttpTransport implements Transport {
     const token = typeof given === "string" ? given : await untilAborted(given, options.signal);
     this.reporter.redactor.add(token);
     // Thousands of calls wait here: no variable keeps data that is only needed for sending.
-    const response = await this.#exchange.send(this.#httpRequest(request, options, token, timeoutMs));
+    const route = this.metrics.sent(request.operation, {
+      retry: (options.retries ?? 0) > 0,
+      bytes: bodyBytes(request.body),
+    });
+    const sentAtMs = this.#clock.monotonic();
+    let response: HttpResponse;
+    try {
+      response = await this.#exchange.send(this.#httpRequest(request, options, token, timeoutMs));
+    } catch (error) {
+      if (!options.signal?.aborted) route.failures++;
+      throw error;
+    }
+    route.response(this.#clock.monotonic() - sentAtMs);
+    route.bytesReceived += response.body.byteLength;
+    if (response.status >= 400 && response.status !== 408) route.failures++;
     if (!isRedirect(response) || request.operation === "getCheckpointArchiveUrl") return response;
     return this.#follow(this.#httpRequest(request, options, token, timeoutMs), response);
   }
@@ -196,13 +215,16 @@ export class HttpTransport implements Transport {
   }
 
   #httpRequest(
-    request: Pick<PreparedRequest, "method" | "url" | "body" | "pool" | "headers">,
+    request: Pick<PreparedRequest, "method" | "url" | "body" | "pool" | "headers"> & { readonly operation?: Operation },
     options: SendOptions,
     token: string,
     timeoutMs: number,
   ): HttpRequest {
-    const { method, url, body, pool } = request;
+    const { method, url, body, pool, operation } = request;
+    // Background calls run in the context of the call that created the session, which they do not belong to.
+    const traced = operation !== undefined && !isBackground(operation);
     const headers = {
+      ...(traced ? this.traceHeaders() : {}),
       ...this.#headers,
       ...request.headers,
       "x-api-key": token,
@@ -235,7 +257,8 @@ export class HttpTransport implements Transport {
     for (let retries = 0; ; retries++) {
       const error = await this.#tryOnce(request, { ...options, startedAtMs, retries });
       if (!(error instanceof Error)) return error;
-      if (this.#mayPause(request.operation) && isUnpaid(error) && this.billing.met(request.operation)) {
+      // Background calls do not pause for billing: they repeat by their period, and no call may wait for them.
+      if (!isBackground(request.operation) && isUnpaid(error) && this.billing.met(request.operation)) {
         const before = this.#clock.monotonic();
         await this.sleep(billingRetryMs, options.signal);
         pausedMs += this.#clock.monotonic() - before;
@@ -264,11 +287,6 @@ export class HttpTransport implements Transport {
       });
       await this.sleep(delayMs, options.signal);
     }
-  }
-
-  /** Background calls do not pause for billing: they repeat by their period, and no call may wait for them. */
-  #mayPause(operation: Operation): boolean {
-    return routeOf(operation).retry !== "background";
   }
 
   /** Waits; ends early when aborted or when the transport is closed. */
@@ -388,6 +406,8 @@ const isRedirect = (response: HttpResponse) =>
 function lowerCased(headers: Readonly<Record<string, string>> = {}): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
+
+const isBackground = (operation: Operation): boolean => routeOf(operation).retry === "background";
 
 /** Removes credentials from headers before a redirect to another origin is followed. */
 export function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {

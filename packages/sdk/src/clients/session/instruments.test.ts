@@ -33,6 +33,11 @@ function recorder() {
         }),
       }),
     },
+    context: { active: () => "the active context" },
+    propagation: {
+      inject: (context: unknown, carrier: Record<string, string>) =>
+        Object.assign(carrier, { traceparent: `00-${context}-01`, tracestate: "a=b", baggage: "user=42" }),
+    },
   } as unknown as OpenTelemetryApi;
   return { api, spans, records };
 }
@@ -113,11 +118,36 @@ describe("M-902: OpenTelemetry", () => {
     expect(JSON.stringify([spans, records])).not.toContain("tml-");
   });
 
+  it("requests carry traceparent and tracestate of the active context, without baggage; heartbeats carry none", async () => {
+    const otel = await import("@opentelemetry/api");
+    const { api } = recorder();
+    otel.propagation.setGlobalPropagator({
+      inject: (_: unknown, carrier: Record<string, string>) => api.propagation.inject("4bf9", carrier),
+    } as never);
+    const headers: Record<string, Readonly<Record<string, string>>> = {};
+    const { service, run, clock } = harness({
+      onRequest: ({ path, headers: sent }) => {
+        headers[path.split("?")[0]!.split("/").at(-1)!] = sent as never;
+      },
+    });
+    const trainer = await run(service.createLoraTrainingClient({ baseModel: "m" }));
+    await run(trainer.optimStep());
+    await clock.advance(11_000);
+    otel.propagation.disable();
+    expect(headers["optim_step"]).toMatchObject({ traceparent: "00-4bf9-01", tracestate: "a=b" });
+    expect(headers["retrieve_future"]).toMatchObject({ traceparent: "00-4bf9-01" });
+    expect(headers["optim_step"]).not.toHaveProperty("baggage");
+    expect(headers["session_heartbeat"]).toBeDefined();
+    expect(headers["session_heartbeat"]).not.toHaveProperty("traceparent");
+    await run(service.close());
+  });
+
   it("without the package everything does nothing", async () => {
     const measured = noInstruments.start("x", {});
     measured.set({});
     measured.end(new Error("x"));
     noInstruments.tokens("input", 1, {});
+    expect(noInstruments.traceHeaders()).toEqual({});
     const absent = await loadInstruments(
       () => 0,
       () => Promise.reject(new Error("not installed")),

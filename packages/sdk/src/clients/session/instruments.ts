@@ -2,6 +2,7 @@
  * Spans and metrics for OpenTelemetry, through the optional peer `@opentelemetry/api`. Without the package, or without a provider
  * registered by the application, this does nothing. Attributes contain ids, counts and names, never contents.
  */
+import { omitUndefined } from "@tinklet/wire/options";
 import { packageVersion } from "../../transport/environment.ts";
 
 // Types of the used parts of `@opentelemetry/api`, declared here because the package and its types are optional.
@@ -35,15 +36,23 @@ export interface Instruments {
   /** @param operation - the Python SDK's name of the call, for example `forward_backward`. */
   start(operation: string, attributes: Attributes): Measured;
   tokens(kind: "input" | "output", count: number, attributes: Attributes): void;
+  /** `traceparent` and `tracestate` of the active context, by the application's propagator; empty without one. */
+  traceHeaders(): Readonly<Record<string, string>>;
 }
 
 const nothing: Measured = { set: () => {}, end: () => {} };
-export const noInstruments: Instruments = { start: () => nothing, tokens: () => {} };
+export const noInstruments: Instruments = {
+  start: () => nothing,
+  tokens: () => {},
+  traceHeaders: () => ({}),
+};
 
 /** The part of `@opentelemetry/api` that is used. */
 export interface OpenTelemetryApi {
   readonly trace: { getTracer(name: string, version?: string): Tracer };
   readonly metrics: { getMeter(name: string, version?: string): Meter };
+  readonly context: { active(): unknown };
+  readonly propagation: { inject(context: unknown, carrier: Record<string, string>): void };
 }
 
 /** `SpanStatusCode.ERROR`, copied to avoid an import. */
@@ -82,6 +91,13 @@ export function openTelemetryInstruments(api: OpenTelemetryApi, nowMs: () => num
       };
     },
     tokens: (kind, count, attributes) => usage.record(count, { "gen_ai.token.type": kind, ...attributes }),
+    traceHeaders: () => {
+      const carrier: Record<string, string> = {};
+      api.propagation.inject(api.context.active(), carrier);
+      // Only the W3C trace headers: baggage may contain data that is not meant for the service.
+      const { traceparent, tracestate } = carrier;
+      return omitUndefined({ traceparent, tracestate });
+    },
   };
 }
 

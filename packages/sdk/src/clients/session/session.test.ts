@@ -6,6 +6,7 @@ import { stubToken } from "../../testing/stub-server.ts";
 import type { FetchLike } from "../../transport/exchange.ts";
 import type { CallOptions } from "../../transport/transport.ts";
 import { ServiceClient } from "../service-client.ts";
+import { noInstruments } from "./instruments.ts";
 import { Session } from "./session.ts";
 
 afterEach(() => vi.unstubAllEnvs());
@@ -175,7 +176,8 @@ describe("connecting", () => {
   it("keeps nothing of calls that were aborted before they began", async () => {
     const session = new Session({ apiKey: "tml-x", baseUrl: "http://stub.example", telemetry: false });
     const ended: unknown[] = [];
-    session.instruments = { start: () => ({ set: () => {}, end: (error) => ended.push(error) }), tokens: () => {} };
+    const start = () => ({ set: () => {}, end: (error: unknown) => ended.push(error) });
+    session.instruments = { ...noInstruments, start };
     const calls = Array.from({ length: 5 }, () =>
       session.start({ requestType: "Sample", operation: "sample", signal: AbortSignal.abort("no") }, async () => 1),
     );

@@ -167,6 +167,7 @@ export class Session {
       loadInstruments(() => this.clock.monotonic()),
     ]);
     this.instruments = instruments;
+    this.transport.traceHeaders = instruments.traceHeaders;
     this.#configure(config);
     if (config.pjwtAuthEnabled) await this.#exchangeToken(options);
     const dynamic = await this.#dynamicConfig(options);
