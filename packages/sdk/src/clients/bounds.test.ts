@@ -152,6 +152,7 @@ const notCalls: Readonly<Record<string, readonly string[]>> = {
     "createRestClient",
     "api",
     "getTelemetry",
+    "metrics",
     "close",
   ],
   TrainingClient: ["getConsoleUrl", "modelId"],

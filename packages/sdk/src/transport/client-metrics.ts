@@ -1,6 +1,6 @@
 /**
  * Counters and latency percentiles of a client's requests to the API, per operation, in memory of fixed size. `ServiceClient.metrics()` returns a
- * snapshot; OpenTelemetry (`clients/session/instruments.ts`) is independent of it.
+ * snapshot; OpenTelemetry (`clients/session/open-telemetry.ts`) is independent of it.
  */
 import type { Operation } from "@tinklet/wire/client";
 

@@ -2,7 +2,8 @@ import type { Attributes } from "@opentelemetry/api";
 import { ModelInput } from "@tinklet/wire";
 import { describe, expect, it } from "vitest";
 import { failure, harness } from "../../testing/harness.ts";
-import { loadInstruments, noInstruments, type OpenTelemetryApi, openTelemetryInstruments } from "./instruments.ts";
+import { noInstruments } from "./instruments.ts";
+import { loadInstruments, type OpenTelemetryApi, openTelemetryInstruments } from "./open-telemetry.ts";
 
 /** An OpenTelemetry API that remembers. */
 function recorder() {

@@ -39,7 +39,7 @@ import type { CallOptions, SendOptions } from "../../transport/transport.ts";
 import { type ClientOptions, checkClientOptions } from "../options.ts";
 import { OffPolicyWarning } from "../sampling/off-policy-warning.ts";
 import { SampleLimits } from "../sampling/sample-limits.ts";
-import { type Instruments, loadInstruments, type Measured, noInstruments } from "./instruments.ts";
+import { type Instruments, type Measured, noInstruments } from "./instruments.ts";
 import { Telemetry, telemetryEnabled } from "./telemetry.ts";
 
 const heartbeatMs = 10_000;
@@ -164,7 +164,7 @@ export class Session {
   async #connect(options: SharedOptions): Promise<ClientConfigResponse> {
     const [config, instruments] = await Promise.all([
       this.transport.call("clientConfig", { sdkVersion: mirroredSdkVersion }, options),
-      loadInstruments(() => this.clock.monotonic()),
+      import("./open-telemetry.ts").then(({ loadInstruments }) => loadInstruments(() => this.clock.monotonic())),
     ]);
     this.instruments = instruments;
     this.transport.traceHeaders = instruments.traceHeaders;
