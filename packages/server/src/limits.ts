@@ -93,6 +93,10 @@ export interface Limits {
   readonly chatStops: number;
   /** Log-probs in one response of a chat: choices × tokens × (1 + top log-probs), echoed prompts included. @defaultValue 400 000 */
   readonly chatScores: number;
+  /** Stored responses of one tenant (`/v1/responses`); beyond them the oldest are deleted. @defaultValue 1000, of 64 MiB together */
+  readonly responsesPerTenant: StoredLimit;
+  /** Time after which a stored response is deleted. @defaultValue 30 days */
+  readonly responseTtlMs: number;
   /** Optimizer steps stored for the curve of one run; when there are more, every second one is deleted. @defaultValue 50 000 */
   readonly stepsPerRun: number;
   /** Event streams that one tenant may have open; more are answered with 429. @defaultValue 64 */
@@ -143,6 +147,8 @@ export const defaultLimits: Limits = {
   chatTools: 128,
   chatStops: 16,
   chatScores: 400_000,
+  responsesPerTenant: { count: 1000, bytes: 64 * 1024 * 1024 },
+  responseTtlMs: 30 * 86_400_000,
   stepsPerRun: 50_000,
   watchersPerTenant: 64,
   chatHeartbeatMs: 10_000,

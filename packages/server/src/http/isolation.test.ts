@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import { contract, type Operation } from "@tinklet/wire";
 import { beforeAll, describe, expect, test } from "vitest";
-import { passBytes, TestServer } from "../testing/test-server.ts";
+import { baseModel, passBytes, TestServer } from "../testing/test-server.ts";
 import { hashApiKey } from "./access/auth.ts";
 import { type ChatOperation, chatRoutes } from "./chat/routes.ts";
 
@@ -21,6 +21,8 @@ interface Things {
   readonly request: string;
   readonly path: string;
   readonly run: string;
+  /** A stored response of the Responses API. */
+  readonly response: string;
   /** A session of the caller. */
   readonly own: string;
 }
@@ -187,6 +189,12 @@ const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> 
   oaiGetModel: row("readable", ({ path }) => ({ path: `/v1/models/${encodeURIComponent(path)}` })),
   oaiCompletions: row("readable", ({ path }) => ({ path: "/v1/completions", body: { model: path, prompt: "x" } })),
   oaiChatCompletions: row("readable", ({ path }) => ({ path: "/v1/chat/completions", body: chatOf(path) })),
+  oaiCreateResponse: row("own", ({ response }) => ({
+    path: "/v1/responses",
+    body: { model: baseModel, input: "x", previous_response_id: response, max_output_tokens: 2 },
+  })),
+  oaiGetResponse: row("own", ({ response }) => ({ path: `/v1/responses/${response}` })),
+  oaiDeleteResponse: row("own", ({ response }) => ({ path: `/v1/responses/${response}` })),
   anthropicMessages: row("readable", ({ path }) => ({
     path: "/anthropic/api/v1/messages",
     body: { ...chatOf(path), max_tokens: 2 },
@@ -223,6 +231,8 @@ async function prepare(state: State): Promise<Things> {
     sampling_session_seq_id: 0,
     model_path: saved.path,
   });
+  const asked = { model: baseModel, input: "x", max_output_tokens: 2 };
+  const { id: response } = (await server.post("/v1/responses", asked)).json;
   for (const kind of ["weights", "external_weights"]) {
     const at = `training_runs/${model}/checkpoints/${kind}/secret`;
     if (before !== "nothing") expect((await server.send("POST", `${at}/publish`)).status).toBe(200);
@@ -237,6 +247,7 @@ async function prepare(state: State): Promise<Things> {
     request: pass.json.request_id,
     path: saved.path,
     run: model,
+    response,
     own: await server.session(),
   };
 }

@@ -4,6 +4,7 @@ import { anthropicHandlers } from "./anthropic/messages.ts";
 import { chatCompletionsHandler } from "./openai/chat-completions.ts";
 import { completionsHandler } from "./openai/completions.ts";
 import { modelHandlers } from "./openai/models.ts";
+import { responseHandlers } from "./openai/responses/responses.ts";
 import type { ChatHandlers } from "./routes.ts";
 import { createChatSlots } from "./slots.ts";
 
@@ -14,5 +15,6 @@ export function chatHandlers(api: Api): ChatHandlers {
     ...anthropicHandlers(context),
     oaiChatCompletions: chatCompletionsHandler(context),
     oaiCompletions: completionsHandler(context),
+    ...responseHandlers(context),
   };
 }

@@ -6,8 +6,8 @@ import type { Call } from "../api.ts";
 export type Surface = "tinker" | "openai" | "anthropic";
 
 export interface ChatRoute {
-  readonly method: "GET" | "POST";
-  /** Below each prefix of the surface. `{model}` matches the rest of the path. */
+  readonly method: "GET" | "POST" | "DELETE";
+  /** Below each prefix of the surface. A last part such as `{model}` matches the rest of the path. */
   readonly path: string;
   readonly surface: Exclude<Surface, "tinker">;
 }
@@ -23,6 +23,9 @@ export const chatRoutes = {
   oaiGetModel: { method: "GET", path: "/models/{model}", surface: "openai" },
   oaiCompletions: { method: "POST", path: "/completions", surface: "openai" },
   oaiChatCompletions: { method: "POST", path: "/chat/completions", surface: "openai" },
+  oaiCreateResponse: { method: "POST", path: "/responses", surface: "openai" },
+  oaiGetResponse: { method: "GET", path: "/responses/{response}", surface: "openai" },
+  oaiDeleteResponse: { method: "DELETE", path: "/responses/{response}", surface: "openai" },
   anthropicMessages: { method: "POST", path: "/messages", surface: "anthropic" },
   anthropicCountTokens: { method: "POST", path: "/messages/count_tokens", surface: "anthropic" },
 } as const satisfies Record<string, ChatRoute>;
@@ -51,9 +54,10 @@ export function matchChatRoute(
   for (const route of table) {
     if (route.method !== method) continue;
     if (route.path === path) return { operation: route.operation, params: {} };
-    const open = route.path.indexOf("{model}");
+    const open = route.path.indexOf("{");
     if (open > 0 && path.length > open && path.startsWith(route.path.slice(0, open))) {
-      return { operation: route.operation, params: { model: decodePathPart(path.slice(open)) } };
+      const name = route.path.slice(open + 1, -1);
+      return { operation: route.operation, params: { [name]: decodePathPart(path.slice(open)) } };
     }
   }
   return undefined;

@@ -214,6 +214,20 @@ export const migrations: readonly string[] = [
   CREATE INDEX sign_ins_tenant ON sign_ins (tenant, expires_at);
   CREATE INDEX sign_ins_expiry ON sign_ins (expires_at);
   `,
+  `
+  -- Responses of OpenAI's Responses API, with the conversation that a later request continues. Both are JSON.
+  CREATE TABLE responses (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    body TEXT NOT NULL,
+    messages TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+  );
+  CREATE INDEX responses_tenant ON responses (tenant, created_at);
+  CREATE INDEX responses_expiry ON responses (expires_at);
+  `,
 ];
 
 /** The format that this version writes. */

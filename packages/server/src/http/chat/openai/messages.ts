@@ -13,6 +13,24 @@ const roles: Readonly<Record<string, string>> = {
   tool: "tool",
 };
 
+/** @param value - a string, or an array of parts whose text is joined */
+export function readTextParts(
+  value: unknown,
+  at: string,
+  { types, limits }: { types: readonly string[]; limits: Limits },
+): string {
+  if (typeof value === "string") return value;
+  if (!Array.isArray(value)) throw badField(at, "must be a string or an array of parts");
+  return listField(value, at, limits.chatMessages)
+    .map((each, i) => {
+      const part = objectField(each, `${at}[${i}]`);
+      const type = String(part["type"]);
+      if (types.includes(type)) return textField(part[type === "refusal" ? "refusal" : "text"], `${at}[${i}].text`);
+      throw unsupported(`${at}[${i}]`, `type must be ${types.join(" or ")}, got ${JSON.stringify(type.slice(0, 100))}`);
+    })
+    .join("");
+}
+
 export function readMessages(value: unknown, limits: Limits): ChatMessage[] {
   const list = listField(value, "messages", limits.chatMessages);
   if (list.length === 0) throw badField("messages", "is empty");
@@ -49,16 +67,7 @@ function readMessage(message: Body, at: string, limits: Limits): ChatMessage {
 function readContent(value: unknown, at: string, options: { optional: boolean; limits: Limits }): string {
   if (typeof value === "string") return value;
   if ((value === undefined || value === null) && options.optional) return "";
-  if (!Array.isArray(value)) throw badField(at, "must be a string or an array of parts");
-  return listField(value, at, options.limits.chatMessages)
-    .map((each, i) => {
-      const part = objectField(each, `${at}[${i}]`);
-      if (part["type"] === "text") return textField(part["text"], `${at}[${i}].text`);
-      if (part["type"] === "refusal") return textField(part["refusal"], `${at}[${i}].refusal`);
-      const type = JSON.stringify(String(part["type"]).slice(0, 100));
-      throw unsupported(`${at}[${i}]`, `type must be text or refusal, got ${type}`);
-    })
-    .join("");
+  return readTextParts(value, at, { types: ["text", "refusal"], limits: options.limits });
 }
 
 function readCalls(value: readonly unknown[], at: string, limits: Limits): object[] {
