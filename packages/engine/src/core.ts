@@ -1,7 +1,7 @@
 /**
- * The engine itself, on whatever thread it is: puts weights, adapters, trainer and sampler together, and decides in which order work
- * happens. Training calls run strictly one after the other in call order; sampling runs between them, a token at a time. Everything
- * asynchronous about the public API (the worker, messages, signals) is in `engine.ts` and `worker.ts`.
+ * The engine without threads: combines weights, adapters, trainer and sampler, and decides the order of work. Training calls run one after
+ * the other in call order; sampling runs between them, one token at a time. The worker, its messages and signals are in `engine.ts` and
+ * `worker/`.
  */
 import { readPeft, writePeft, writeTokenizer } from "@tinklet/models";
 import { readConfig } from "@tinklet/models/config";
@@ -34,24 +34,24 @@ import type {
   TokenEvent,
 } from "./types.ts";
 
-/** How long sampling may go on between two training calls that both wait. */
+/** Maximum time of sampling between two waiting training calls. */
 const samplingSliceMs = 50;
 
 export interface CoreOptions extends MemoryPlan {
   readonly model: LoadedModel;
   readonly runtime: Runtime;
   readonly info: ModelInfo;
-  /** Where the model lies: its folder, or its GGUF file. Absent for one that is only in memory. */
+  /** The model's folder or GGUF file; absent for a model that exists only in memory. */
   readonly path?: string | undefined;
   readonly contextLength: number;
   readonly maxBatch: number;
   readonly loadTokenizer: () => Promise<Tokenizer>;
 }
 
-/** An argument, or one that is still on its way: the call keeps its place in line. */
+/** An argument, or a promise of one that is still being transferred: the call keeps its position in the queue. */
 type Coming<T> = T | Promise<T>;
 
-/** A call waiting for its turn. Only `heavy` ones (passes over the model, files) are worth a pause for sampling. */
+/** A queued call. Sampling runs before `heavy` calls only (passes over the model, files). */
 interface QueuedCall {
   readonly heavy: boolean;
   readonly run: () => Promise<void>;
@@ -66,7 +66,7 @@ export class EngineCore {
   readonly #adapters: AdapterStore;
   readonly #queue: QueuedCall[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
-  /** The work that is going on, if any. */
+  /** The running work, if any. */
   #working: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
 
@@ -93,7 +93,7 @@ export class EngineCore {
 
   // ---- order of work
 
-  /** Puts a call in line; it runs when all before it have. */
+  /** Appends a call to the queue. */
   #enqueue<T>(work: () => T | Promise<T>, { heavy = true } = {}): Promise<T> {
     if (this.#closing) return Promise.reject(closed());
     const result = new Promise<T>((resolve, reject) => {
@@ -131,7 +131,7 @@ export class EngineCore {
     }
   }
 
-  /** Calls in front that cost next to nothing. Above all, samples that came together then decode together. */
+  /** Runs the light calls at the head of the queue, so that samples that arrived together decode together. */
   async #runLight(): Promise<void> {
     for (let turn = this.#queue[0]; turn && !turn.heavy; turn = this.#queue[0]) {
       this.#queue.shift();
@@ -141,7 +141,7 @@ export class EngineCore {
 
   // ---- adapters
 
-  /** A change after which weights may be gone; what is kept of prompts goes with them. */
+  /** Runs a change that may free weights, and then drops their prefix cache. */
   #forgetting<T>(change: () => T): T {
     const result = change();
     this.#sampler.keepPrefixesOf((weights) => this.#adapters.isHeld(weights));
@@ -227,8 +227,8 @@ export class EngineCore {
   // ---- sampling
 
   /**
-   * Takes its adapter's weights in turn with training calls (a sample asked for after a step sees that step), then decodes beside
-   * whatever else is going on.
+   * Queued with training calls, so that a sample requested after a step uses that step's weights; it then decodes concurrently with other
+   * work.
    */
   sample(request: SampleRequest, onToken?: (event: TokenEvent) => void): SampleHandle {
     let cancelled: { reason: unknown } | undefined;
@@ -237,7 +237,7 @@ export class EngineCore {
       () => {
         if (cancelled) throw cancelled.reason;
         handle = this.#sampler.submit(request, this.#adapters.weights(request.adapter), { onToken });
-        return { result: handle.result }; // not the promise itself: the line must not wait for the tokens
+        return { result: handle.result }; // wrapped in an object, because the queue must not wait for the tokens
       },
       { heavy: false },
     ).then(({ result: tokens }): Promise<SampleResult> => tokens);
@@ -272,7 +272,7 @@ export class EngineCore {
     return (await this.#loadTokenizer()).applyChatTemplate(messages, { ...options, tokenize: true });
   }
 
-  // ---- the rest
+  // ---- statistics, closing
 
   stats(): Promise<EngineStats> {
     return Promise.resolve({
@@ -291,7 +291,7 @@ export class EngineCore {
   async #shutDown(): Promise<void> {
     const reason = closed();
     for (const { reject } of this.#queue.splice(0)) reject(reason);
-    // What is running ends first, at its next step: a program must not be released under it.
+    // The running program must end before it is released; it stops at its next step.
     await this.#working;
     await this.#sampler.dispose(reason);
     await this.#trainer.dispose();
@@ -301,5 +301,5 @@ export class EngineCore {
 
 const closed = (): EngineError => new EngineError("closed", "the engine is closed");
 
-/** New calls, cancellations, closing. */
+/** Yields to the event loop, so that messages (calls, cancellations, close) are received. */
 const letMessagesIn = (): Promise<void> => new Promise((resume) => setImmediate(resume));

@@ -27,7 +27,7 @@ const request: LossRequest = {
 const lora = { rank: 4, seed: 1 };
 const greedy = { prompt: [1, 2], params: { maxTokens: 8, temperature: 0 } };
 
-/** How far float32 may lead a log-prob of this request from the truth, with an adapter as large as five steps of this rate make one. */
+/** Error bound of a float32 log-prob of this request, with an adapter of the size that five steps at this learning rate produce. */
 async function allowedLogprobError(): Promise<number> {
   const model = tinyModel({ eos_token_id: null });
   const adapter = createAdapter(model.config, {
@@ -75,7 +75,7 @@ describe.each([
     expect((await engine.adapterInfo(adapterId)).step).toBe(31);
   });
 
-  it("snapshots do not change when training goes on, nor do samples that have started", async () => {
+  it("continued training changes neither snapshots nor samples that have started", async () => {
     const { adapterId } = await engine.createAdapter(lora);
     await trainSteps(engine, adapterId, 2);
     const snapshot = await engine.snapshot(adapterId);
@@ -89,7 +89,7 @@ describe.each([
     await expect(engine.sample({ ...greedy, adapter: snapshot })).rejects.toThrow(InputError);
   });
 
-  it("prompts that are kept go with the weights they were computed with", async () => {
+  it("cached prompts are dropped with the weights that computed them", async () => {
     const kept = async (): Promise<number> => (await engine.stats()).prefixCacheBytes;
     const base = await kept();
     const { adapterId } = await engine.createAdapter(lora);
@@ -151,7 +151,7 @@ describe.each([
     await expect(engine.createAdapter({ rank: 0 })).rejects.toThrow(InputError);
     const error = await engine.forward(null, { ...request, data: [] }).catch((e: unknown) => e);
     expect(error).toMatchObject({ code: "bad_input", field: "data" });
-    await expect(engine.forwardBackward("nobody", request)).rejects.toMatchObject({ code: "no_adapter" });
+    await expect(engine.forwardBackward("unknown", request)).rejects.toMatchObject({ code: "no_adapter" });
     const { adapterId } = await engine.createAdapter(lora);
     await expect(engine.optimStep(adapterId, { beta1: 1 })).rejects.toMatchObject({ field: "beta1" });
   });
@@ -178,7 +178,7 @@ describe.each([
     };
     const sample = engine.sample({ ...greedy, numSamples: 8 }, { signal: controller.signal, onToken });
     await expect(sample).rejects.toThrow("enough");
-    await engine.sample(greedy); // by now the tokens that were on their way have arrived
+    await engine.sample(greedy); // tokens in transit have arrived by now
     expect(calls).toBe(1);
   });
 
@@ -216,14 +216,14 @@ describe.each([
   });
 
   it("decodes together what was asked for together", async () => {
-    // Something to do while the requests arrive, which on a busy machine need not be at once.
+    // Occupies the engine while the requests arrive.
     const tokens = Array.from({ length: 60 }, (_, i) => i % 37);
     const data = Array.from({ length: 300 }, () => ({ tokens, lossFnInputs: { target_tokens: { data: tokens } } }));
     const before = engine.forward(null, { data, lossFn: "cross_entropy" });
     const order: number[] = [];
     const ask = (id: number): Promise<unknown> => engine.sample(greedy, { onToken: () => order.push(id) });
     await Promise.all([before, ask(0), ask(1), ask(2), ask(3)]);
-    // All have begun before the first is half done.
+    // All have started before the first is half done.
     expect(new Set(order.slice(0, 2 * 4)).size).toBe(4);
   });
 
@@ -339,7 +339,9 @@ it("refuses to open what it cannot run", async () => {
 });
 
 it("what the Hub refuses keeps its class on the way out of the worker", async () => {
-  const error = await openEngine("nobody/no-such-model", { offline: true, cacheDir: folder }).catch((e: unknown) => e);
+  const error = await openEngine("no-owner/no-such-model", { offline: true, cacheDir: folder }).catch(
+    (e: unknown) => e,
+  );
   expect(error).toBeInstanceOf(HubError);
   expect(error).toMatchObject({ code: "offline" });
 });

@@ -1,7 +1,6 @@
 /**
- * The public engine: a proxy on the caller's thread in front of an `EngineCore`, which normally runs in a worker, so that the
- * caller's event loop stays free while the model computes. Calls are messages, answered in any order; signals and token
- * callbacks are translated at this border.
+ * The public engine: a proxy on the caller's thread for an `EngineCore`, which normally runs in a worker so that the caller's event loop
+ * stays free. Calls are messages that may be answered in any order; abort signals and token callbacks are converted to messages here.
  */
 
 import type { EngineCore } from "./core.ts";
@@ -23,7 +22,7 @@ import { type FromWorker, fromPlainError, type ToWorker, type WorkerStart } from
 import { createGate, watchGate } from "./worker/native-call-gate.ts";
 import { startThread } from "./worker/start-thread.ts";
 
-/** How calls reach a core. */
+/** Transport of calls to a core. */
 interface Link {
   readonly info: ModelInfo;
   call(method: string, args: readonly unknown[]): Promise<unknown>;
@@ -32,7 +31,7 @@ interface Link {
   close(): Promise<void>;
 }
 
-/** A core on this very thread. */
+/** A core on the calling thread. */
 const directLink = (core: EngineCore): Link => ({
   info: core.info,
   call: (method, args) =>
@@ -50,10 +49,10 @@ interface Pending {
   readonly onToken?: (event: TokenEvent) => void;
 }
 
-/** Calls whose arguments may be hundreds of megabytes. */
+/** Calls with arguments of up to hundreds of megabytes. */
 const largeCalls = new Set(["importState", "loadState", "importSnapshot"]);
 
-/** A core in a worker. */
+/** A core in a worker thread. */
 async function workerLink(
   source: string,
   options: PlainOptions,
@@ -73,7 +72,7 @@ async function workerLink(
     pending.clear();
   };
   const send = (message: ToWorker): void => worker.postMessage(message);
-  // The thread stops by itself and says so: ending it from here while it loads the native runtime would end the process.
+  // The thread stops by itself and reports it: terminating it while it loads the native runtime would end the process.
   const abort = (): void => send({ type: "abort" });
   signal?.addEventListener("abort", abort);
   if (signal?.aborted) abort();
@@ -116,7 +115,7 @@ async function workerLink(
       throw error;
     })
     .finally(() => signal?.removeEventListener("abort", abort));
-  // An idle engine does not keep a finished program alive; a pending call does.
+  // A pending call keeps the process alive; an idle engine does not.
   worker.unref();
   const ask = <T>(
     method: string,
@@ -128,7 +127,7 @@ async function workerLink(
       if (ended) return reject(ended);
       const apart = largeCalls.has(method) ? detachArrays(args) : undefined;
       try {
-        // before anything waits for its answer: what cannot be sent has none
+        // before the call is registered: a message that cannot be sent gets no answer
         send({ type: "call", id, method, ...(apart ? { args: apart.args, places: apart.places } : { args }) });
       } catch (cause) {
         return reject(notSent(method, cause));
@@ -151,7 +150,7 @@ async function workerLink(
   const shutDown = async (): Promise<void> => {
     if (ended) return;
     await ask("close", []).result.catch((error: unknown) => {
-      if (!ended) throw error; // a thread that ends meanwhile is closed, too
+      if (!ended) throw error; // the thread may have ended in the meantime, which counts as closed
     });
     end(new EngineError("closed", "the engine was closed"));
     await worker.terminate();
@@ -173,13 +172,13 @@ async function workerLink(
 
 const notSent = (method: string, cause: unknown): InputError =>
   new InputError(method, `an argument cannot be sent to the engine's thread: ${(cause as Error).message}`, {
-    hint: "requests are plain data; callbacks and signals belong into the options of openEngine or sample",
+    hint: "requests are plain data; pass callbacks and signals in the options of openEngine or sample",
     cause,
   });
 
 /**
- * A sample with its signal and its callback. When the caller is told that it has ended (the signal was aborted, or `onToken` threw,
- * each with its own reason), the core is told to stop, and tokens that are still on their way are not delivered.
+ * A sample with its signal and its callback. When the signal is aborted or `onToken` throws, the promise rejects with that reason, the core
+ * is asked to stop, and later tokens are discarded.
  */
 const sampleWith = (link: Link, request: SampleRequest, { signal, onToken }: SampleOptions): Promise<SampleResult> =>
   new Promise((resolve, reject) => {
@@ -211,8 +210,8 @@ const sampleWith = (link: Link, request: SampleRequest, { signal, onToken }: Sam
 /**
  * Opens a model: a folder, a `.safetensors` or `.gguf` file, or a Hub id.
  *
- * @throws InputError for an option that makes no sense, ConfigError for an unsupported model, WeightsError for bad files, HubError for
- * a download that fails, MemoryError when the model does not fit the budget.
+ * @throws InputError for an invalid option, ConfigError for an unsupported model, WeightsError for bad files, HubError for a failed
+ *   download, MemoryError if the model does not fit the budget.
  * @example
  * ```ts
  * await using engine = await openEngine("./SmolLM2-135M");

@@ -1,7 +1,6 @@
 /**
- * The errors of the engine: `EngineError` and its kinds here, those about a model and its files from `@tinklet/models`. All are
- * `ModelError`s with a stable `code` and, where there is something to do about it, a `hint`. Nothing here knows about HTTP: a server
- * maps `InputError` and `ConfigError` to the user's fault and the rest to its own.
+ * The engine's errors; errors about a model and its files are in `@tinklet/models`. All are `ModelError`s with a stable `code` and, where a
+ * fix is known, a `hint`. A server maps `InputError` and `ConfigError` to client errors and the rest to server errors.
  */
 import { ModelError } from "@tinklet/models/config";
 
@@ -14,10 +13,10 @@ export {
   WeightsError,
 } from "@tinklet/models/config";
 
-/** What the engine itself refuses or fails at. */
+/** Base class of the engine's own errors. */
 export class EngineError extends ModelError {}
 
-/** The caller's data is at fault; `field` is the path of the value, for example `data[3].lossFnInputs.weights`. */
+/** Invalid input from the caller; `field` is the path of the value, for example `data[3].lossFnInputs.weights`. */
 export class InputError extends EngineError {
   readonly field: string;
 
@@ -27,7 +26,7 @@ export class InputError extends EngineError {
   }
 }
 
-/** A format whose grammar takes more work or memory than one request may; `used` and `limit` count steps or bytes. */
+/** A response format whose grammar exceeds the work or memory limit of one request; `used` and `limit` are in steps or bytes. */
 export class GrammarTooLargeError extends InputError {
   readonly used: number;
   readonly limit: number;
@@ -39,7 +38,7 @@ export class GrammarTooLargeError extends InputError {
   }
 }
 
-/** The work does not fit the memory budget, found before it was tried. */
+/** The work does not fit the memory budget; reported before it starts. */
 export class MemoryError extends EngineError {
   readonly neededBytes?: number;
   readonly budgetBytes?: number;
@@ -52,8 +51,8 @@ export class MemoryError extends EngineError {
 }
 
 /**
- * A device failed, or cannot be had. `device_memory`: it has too little memory for what was tried, and is as it was before; `device_lost`:
- * nothing can be computed on it any longer, so that the engine has to be opened again; `no_device`: there is none of the wanted kind.
+ * A device failure. `device_memory`: too little memory for the attempted work, device unchanged; `device_lost`: the device is unusable
+ * until the engine is opened again; `no_device`: no device of the requested kind.
  */
 export class DeviceError extends EngineError {
   constructor(

@@ -1,4 +1,4 @@
-/** A program that ends while the engine computes ends as it says. */
+/** A program that exits while the engine computes keeps its exit status. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";

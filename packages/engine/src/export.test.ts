@@ -1,4 +1,4 @@
-/** Exported models compute what base and adapter do together: the bundled model and a random adapter, written out and opened again. */
+/** An exported model computes the same as base model and adapter: the bundled model with a random adapter, written and opened again. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -73,12 +73,12 @@ it("the adapter changes the model, and the exported ones change alike", async ()
   const exact = await exported("exact", { format: "merged", dtype: "f32" });
   const coarse = await exported("coarse", { format: "merged", dtype: "bf16" });
   const half = await exported("half", { format: "merged", dtype: "f16" });
-  // What the steps of bfloat16 (2^-8) do is the condition; those of halves (2^-11) and float32 (2^-23) are smaller by these factors.
-  expect(off(half)).toBeLessThan(off(coarse) / 4); // 8, and 2 for chance
-  expect(off(exact)).toBeLessThan(off(coarse) / 2 ** 10); // 15 bits, less those that summing in another order costs
+  // bfloat16's precision (2^-8) gives the condition number; the errors of f16 (2^-11) and float32 (2^-23) are smaller by these factors.
+  expect(off(half)).toBeLessThan(off(coarse) / 4); // 8, with a factor 2 as a margin
+  expect(off(exact)).toBeLessThan(off(coarse) / 2 ** 10); // 15 bits, minus a margin for other orders of summation
   expect(off(half)).toBeGreaterThan(off(exact));
 
-  // The same weights through another file: the same arithmetic, to the last bit.
+  // Equal weights from another file give equal bits.
   expect(await exported("half.gguf", { format: "gguf", dtype: "f16" })).toEqual(half);
   expect(await exported("exact.gguf", { format: "gguf", dtype: "f32" })).toEqual(exact);
 });

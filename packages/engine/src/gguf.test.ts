@@ -1,4 +1,4 @@
-/** A GGUF file through the engine: it trains, and what is saved has its tokenizer beside it. */
+/** Training a GGUF model: checkpoints include its tokenizer. */
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

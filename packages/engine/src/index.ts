@@ -1,4 +1,4 @@
-/** The public face of the engine; the only file that decides what is public. */
+/** The engine's public exports. */
 export { arithmeticVersion } from "./arithmetic.ts";
 export { openEngine } from "./engine.ts";
 export * from "./errors.ts";

@@ -1,4 +1,4 @@
-/** How a budget is divided, and what is refused because no division helps. */
+/** The division of a memory budget, and budgets that are too small. */
 import { describe, expect, it } from "vitest";
 import { MemoryError } from "./errors.ts";
 import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";

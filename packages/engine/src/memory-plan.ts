@@ -1,6 +1,6 @@
 /**
- * Who may have how much of the memory budget. Weights come first, then what programs hold of them; activations, caches and adapters each
- * have a fixed share of the rest, so that none depends on what the others do at the moment: the same call always gets the same answer.
+ * Divides the memory budget: weights first, then what programs hold besides them; the rest is divided into fixed shares for activations,
+ * caches and adapters. Shares do not depend on current use, so that the same call always succeeds or always fails.
  */
 import { totalmem } from "node:os";
 import type { ModelConfig } from "@tinklet/models/config";
@@ -10,32 +10,33 @@ import { KvCache } from "./sample/cache.ts";
 import type { Packing } from "./sample/extender.ts";
 import type { RuntimeName } from "./types.ts";
 
-/** Share of the machine's memory that an engine takes by default. */
+/** Default share of the machine's memory. */
 const defaultShare = 0.8;
 
-/** The budget of an engine that is not given one. A container's limit counts where it is below the machine's memory. */
+/** The default budget: a share of the machine's memory, or of the container's limit if that is lower. */
 export function defaultMemoryBudget(machine = totalmem(), container = process.constrainedMemory()): number {
   const limit = container !== undefined && container > 0 ? Math.min(machine, container) : machine;
   return Math.floor(limit * defaultShare);
 }
 
 /**
- * Weights up to these sizes are also kept in the layout that products are fastest with: packing costs a few seconds per gigabyte when a
- * program is first used, and memory. Decoding gains a third to a half. Prompts of 60 tokens gain a sixth and longer ones less; only models
- * so small that keeping a prompt's keys is felt beside computing them have that for prompts, too.
+ * Weights up to these sizes are also kept packed (in the layout of the fastest products). Packing costs memory and a few seconds per
+ * gigabyte at a program's first use. Decoding becomes 33 to 50 % faster, prompts of 60 tokens 17 %, longer prompts less; packed weights for
+ * prompts pay off only for very small models.
  */
 const packLimitBytes = { decoding: 6e8, all: 6.4e7 };
 /**
- * What programs hold besides the shared weights, in multiples of them, measured with 400 MB: a packed copy takes one and a half (and
- * three and a quarter while it is made). There are two to decode with, for the base model and for adapters, and for prompts as many with
- * scores and without. On WebAssembly every program has a copy: one to train with, one for prompts, a packed one to decode with, and what
- * compiling the last of them takes for a moment.
+ * Memory of programs besides the shared weights, in multiples of the weights' size, measured with 400 MB. A packed copy takes 1.5 (3.25
+ * while it is made); there are two for decoding (base model and adapters) and, for prompts, two with and two without scores. On WebAssembly
+ * each program has its own copy: one for training, one for prompts, a packed one for decoding, and the peak of compiling the last.
  */
 const packedCopies: Readonly<Record<Packing, number>> = { none: 0, decoding: 3, all: 9 };
 const wasmPrograms = 5;
-/** Beside all packed copies so much must be free: what packing takes for a moment must fit the activations, which rest meanwhile. */
+/**
+ * Memory that must be free besides all packed copies: the peak while packing must fit the share of activations, which are not in use then.
+ */
 const packFree = 3.5;
-/** How what is left is divided. Activations are those of one run, caches those of all sequences that decode. */
+/** Division of the rest. Activations are those of one run, caches those of all decoding sequences. */
 const shares = { activations: 0.5, caches: 0.25, adapters: 0.25 };
 
 export interface MemoryPlan {
@@ -47,7 +48,7 @@ export interface MemoryPlan {
 
 /**
  * Divides the budget.
- * @throws MemoryError when weights and programs leave less than a tenth of their size to do anything with.
+ * @throws MemoryError if weights and programs leave less than a tenth of their size.
  */
 export function planMemory(
   source: string,
@@ -86,7 +87,7 @@ export function planMemory(
   };
 }
 
-/** As much as is worth it and fits. WebAssembly has room for programs set aside already, for those that decode. */
+/** The weights to pack: as many as pay off and fit. On WebAssembly the share of programs already includes the packed copy for decoding. */
 const packingFor = ({
   weightsBytes,
   free,
@@ -103,12 +104,12 @@ const packingFor = ({
   return (["all", "decoding"] as const).find((packing) => isSmall(packing) && fits(packing)) ?? "none";
 };
 
-/** Tokens that one request finds a cache for: two rows, because a single one is padded. */
+/** Tokens for which one request finds a cache. Counts two rows, because a single row is padded to two. */
 export function longestCached(config: ModelConfig, cacheBytes: number): number {
   const fits = (length: number): boolean => KvCache.bytesFor(config, 2, length) <= cacheBytes;
   let length = config.contextLength;
   if (fits(length)) return length;
   length = Math.floor((length * cacheBytes) / KvCache.bytesFor(config, 2, length));
-  while (length > 0 && !fits(length)) length--; // caches come in steps, so that the quotient may be a few tokens too many
+  while (length > 0 && !fits(length)) length--; // caches grow in steps, so the quotient may be a few tokens too high
   return length;
 }

@@ -1,4 +1,4 @@
-/** Choosing a runtime: the native one where it can be loaded, else WebAssembly with a word about it. */
+/** Choice of a runtime: native if it can be loaded, otherwise WebAssembly with a notice. */
 import { expect, it } from "vitest";
 import { ConfigError } from "./errors.ts";
 import { chooseRuntime } from "./open-core.ts";

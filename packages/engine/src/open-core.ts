@@ -1,4 +1,4 @@
-/** Opens a model for work on the current thread: runtime, weights, tokenizer, and as much context as memory allows. */
+/** Opens a model on the current thread: runtime, weights, tokenizer, and the context length that fits in memory. */
 import { availableParallelism } from "node:os";
 import { type DownloadProgress, openModel } from "@tinklet/models";
 import { countParameters, endOfTextIds, type ModelConfig, readConfig } from "@tinklet/models/config";
@@ -13,15 +13,15 @@ import { KvCache } from "./sample/cache.ts";
 import type { EngineOptions } from "./types.ts";
 import { type GateMemory, gatedRuntime, throughGate } from "./worker/native-call-gate.ts";
 
-/** Options that may cross a thread boundary. */
+/** Options that can be sent to another thread. */
 export type PlainOptions = Omit<EngineOptions, "onProgress" | "onNotice" | "signal" | "inThread">;
 
 export interface OpenCallbacks {
   readonly notice: (message: string) => void;
   readonly progress: (progress: DownloadProgress) => void;
-  /** Stops a download. */
+  /** Aborts a download. */
   readonly signal?: AbortSignal;
-  /** Where native code is announced, on a thread that may be stopped from outside. */
+  /** Shared memory that marks native calls, on a thread that the process may stop. */
   readonly gate?: GateMemory;
 }
 
@@ -31,7 +31,7 @@ export interface RuntimeChoice {
   readonly loadNative?: typeof loadNativeRuntime;
 }
 
-/** Picks a runtime; falling back to the slow one is worth a notice. */
+/** Chooses a runtime; a fallback to WebAssembly is reported as a notice. */
 export async function chooseRuntime(
   wanted: EngineOptions["runtime"],
   { threads, notice, loadNative = loadNativeRuntime }: RuntimeChoice,
@@ -53,7 +53,7 @@ export async function chooseRuntime(
   return loadWasmRuntime(threads);
 }
 
-/** The context of an engine that is not given one. */
+/** The context length of an engine without the option. */
 function defaultContext(config: ModelConfig, cacheBytes: number, notice: (message: string) => void): number {
   const length = longestCached(config, cacheBytes);
   if (length === 0) {
@@ -72,9 +72,7 @@ function defaultContext(config: ModelConfig, cacheBytes: number, notice: (messag
   return length;
 }
 
-/**
- * @throws ConfigError, WeightsError, MemoryError: before anything large is read where that can be known.
- */
+/** @throws ConfigError, WeightsError, MemoryError; where possible before anything large is read. */
 export async function openCore(source: string, options: PlainOptions, callbacks: OpenCallbacks): Promise<EngineCore> {
   const { notice, progress, signal, gate } = callbacks;
   const { cacheDir, offline } = options;
@@ -92,7 +90,7 @@ export async function openCore(source: string, options: PlainOptions, callbacks:
       config.contextLength,
     );
     const model = loadModel(config, opened.weights);
-    // The tokenizer knows more ends of text than config.json does, but a model without one can still train and sample.
+    // The tokenizer lists more EOS tokens than config.json. A model without a tokenizer can still train and sample.
     const tokenizer = await opened.loadTokenizer().then(
       (value) => ({ value }),
       (error: unknown) => ({ error }),

@@ -1,4 +1,4 @@
-/** What is refused before it reaches a model: engine options that make no sense, and sample requests with fields that do not exist. */
+/** Validation before anything reaches a model: engine options, and unknown fields of sample requests. */
 import { checkFormatSize } from "./constrain/format-size.ts";
 import { InputError } from "./errors.ts";
 import type { EngineOptions, SampleRequest, SamplingParams } from "./types.ts";
@@ -48,7 +48,7 @@ const paramFields: Readonly<Record<keyof SamplingParams, true>> = {
   logitBias: true,
   constraint: true,
 };
-/** Names under which other parts of the API, or other SDKs, know a field. */
+/** Names of a field in other parts of the API or in other SDKs. */
 const aliases: Readonly<Record<string, string>> = {
   adapterId: "adapter",
   snapshotId: "adapter",
@@ -67,7 +67,7 @@ function hintFor(key: string): string {
 }
 
 /**
- * Refuses fields that do not exist: ignored, a misspelt `adapter` would sample the base model. And a format that is too large to be sent.
+ * Rejects unknown fields (a misspelt `adapter` would otherwise sample the base model) and response formats that are too large to send.
  * @throws InputError naming the field.
  */
 export function checkSampleRequest(request: SampleRequest): void {

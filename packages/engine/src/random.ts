@@ -1,4 +1,4 @@
-/** Seeded random numbers that are the same on every machine and do not depend on the order of use elsewhere: one stream per (seed, name). */
+/** Seeded random numbers, equal on every machine: one independent stream per (seed, name). */
 
 /** 32-bit mixing of a string (FNV-1a). */
 function hash(text: string): number {
@@ -9,7 +9,7 @@ function hash(text: string): number {
 
 const rotate = (x: number, by: number): number => (x << by) | (x >>> (32 - by));
 
-/** One step of splitmix32, to spread a seed over the generator's state. */
+/** One step of splitmix32; spreads a seed over the generator's state. */
 function spread(state: number): number {
   let z = (state + 0x9e3779b9) | 0;
   z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
@@ -17,7 +17,7 @@ function spread(state: number): number {
   return (z ^ (z >>> 15)) >>> 0;
 }
 
-/** xoshiro128**: uniform numbers in [0, 1) with 53 random bits. Seeds are any integers (safe integers keep all their bits). */
+/** xoshiro128**: uniform numbers in [0, 1) with 53 random bits. Accepts any integer seed; safe integers keep all their bits. */
 export function createRandom(seed: number, stream = ""): () => number {
   const low = seed >>> 0;
   const high = Math.floor(seed / 4294967296) >>> 0;
@@ -40,5 +40,5 @@ export function createRandom(seed: number, stream = ""): () => number {
   return () => (next() * 2097152 + (next() >>> 11)) / 9007199254740992;
 }
 
-/** A seed for when the caller has none. */
+/** A random seed, for calls without one. */
 export const drawSeed = (): number => Math.floor(Math.random() * 0x7fffffff);

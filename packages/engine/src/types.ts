@@ -1,13 +1,13 @@
 /**
- * What crosses the boundary of the engine: the vocabulary of its public API. Plain data only (numbers, strings, typed arrays),
- * because every value here also crosses a thread boundary by structured clone. Names follow the Python SDK, re-cased.
- * Keys inside `lossFnInputs`, `lossFnConfig` and `metrics` are data and stay snake_case.
+ * The types of the engine's public API. Plain data only (numbers, strings, typed arrays), because every value also crosses a thread
+ * boundary by structured clone. Names follow the Python SDK, re-cased; keys inside `lossFnInputs`, `lossFnConfig` and `metrics` are data
+ * and stay snake_case.
  */
 
 /** Losses with the official semantics (token sums); their formulas are in `losses.ts`. */
 export type LossFnName = "cross_entropy" | "importance_sampling" | "ppo" | "cispo" | "dro" | "gspo";
 
-/** A dense or CSR tensor as it arrives from the wire: integers for `target_tokens`, floats for everything else. */
+/** A dense or CSR tensor: integers for `target_tokens`, floats for all other inputs. */
 export interface TensorInput {
   /** Row-major values; for CSR only the stored ones. */
   readonly data: Float32Array | Float64Array | Int32Array | BigInt64Array | readonly number[];
@@ -46,7 +46,7 @@ export interface LossResult {
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-/** How a LoRA adapter is made. */
+/** Options of a LoRA adapter. */
 export interface LoraOptions {
   /** Inner dimension, at least 1; bounded by the memory budget. */
   readonly rank: number;
@@ -55,7 +55,7 @@ export interface LoraOptions {
    * @defaultValue 32
    */
   readonly alpha?: number;
-  /** Seed of the initial A matrices (B starts at zero), an integer. Drawn at random and reported when absent. */
+  /** Seed of the initial A matrices (B starts at zero), an integer. @defaultValue drawn at random and returned */
   readonly seed?: number;
   /** Adapt q, k, v and o projections. @defaultValue true */
   readonly trainAttn?: boolean;
@@ -101,7 +101,7 @@ export interface OptimStepResult {
   readonly step: number;
 }
 
-/** The whole state of an adapter, enough to go on training bit for bit. */
+/** The complete state of an adapter, enough to resume training bit for bit. */
 export interface AdapterState {
   readonly lora: Required<LoraOptions>;
   readonly step: number;
@@ -113,21 +113,24 @@ export interface AdapterState {
     readonly v: Readonly<Record<string, Float32Array>>;
   };
   /**
-   * Set by `readPeft`: the state may name fewer modules than `lora` does. Those get a fresh A and a zero B when it is imported: they
-   * add nothing until they are trained. A state without this must be complete.
+   * Set by `readPeft`: the state may contain fewer modules than `lora` enables. Missing modules get a new A and a zero B on import, which
+   * do not change the output until they are trained. Without this flag a state must be complete.
    */
   readonly peft?: {
-    /** Shapes of the base's own tensors that lie beside the adapter; they are compared with the base and not read. */
+    /** Shapes of base tensors saved with the adapter; they are compared with the base model, their values are not read. */
     readonly baseShapes: Readonly<Record<string, readonly number[]>>;
   };
 }
 
 export interface SamplingParams {
-  /** Maximum number of tokens to sample. Absent: the rest of the context. */
+  /** Maximum number of tokens to sample. @defaultValue the rest of the context */
   readonly maxTokens?: number;
-  /** Sample i of n uses `seed + i`. Absent: drawn once and reported in the result. */
+  /** Sample i of n uses `seed + i`. @defaultValue drawn at random and returned */
   readonly seed?: number;
-  /** Texts, or token ids, at which to stop besides the model's own end; what stopped is kept in `tokens`. An empty list: at nothing, not even that. */
+  /**
+   * Strings or token ids that end a sample, besides the model's EOS tokens; the tokens that matched stay in `tokens`. An empty list
+   * disables all of them, EOS included.
+   */
   readonly stop?: string | readonly string[] | readonly number[];
   /** Sampling temperature; 0 is greedy decoding. @defaultValue 1 */
   readonly temperature?: number;
@@ -135,49 +138,55 @@ export interface SamplingParams {
   readonly topK?: number;
   /** Nucleus sampling: probability mass to keep; 1 disables it. @defaultValue 1 */
   readonly topP?: number;
-  /** Leaves out tokens less likely than this share of the likeliest one's probability, behind top-k and top-p; 0 disables it. @defaultValue 0 */
+  /**
+   * Excludes tokens whose probability is below this fraction of the most likely token's, after top-k and top-p; 0 disables it.
+   * @defaultValue 0
+   */
   readonly minP?: number;
-  /** Taken from the logits of tokens that the sample has already. @defaultValue 0 */
+  /** Subtracted from the logits of tokens that the sample already contains. @defaultValue 0 */
   readonly presencePenalty?: number;
-  /** Taken from the logits of a token once for each time that the sample has it already. @defaultValue 0 */
+  /** Subtracted from a token's logit once per occurrence in the sample. @defaultValue 0 */
   readonly frequencyPenalty?: number;
-  /** Added to the logits of these tokens. Log-probs in results are the model's own, without it. @defaultValue none */
+  /** Added to the logits of these tokens. Returned log-probs are the model's own, without the bias. @defaultValue none */
   readonly logitBias?: readonly (readonly [token: number, bias: number])[];
-  /** A format that the sample has: only tokens that keep to it are drawn, and it is whole before `maxTokens` run out. @defaultValue none */
+  /** Format of the sample: only tokens that conform are drawn, and the text is complete within `maxTokens`. @defaultValue none */
   readonly constraint?: Constraint;
 }
 
 /**
- * A format of samples. A JSON schema is taken in its common part; a keyword outside of it is refused by name. Log-probs in results stay
+ * A response format. The common part of JSON Schema is supported; any other keyword is an InputError that names it. Returned log-probs are
  * the model's own, over the whole vocabulary.
  */
 export type Constraint = { readonly type: "json_object" } | { readonly type: "json_schema"; readonly schema: unknown };
 
 export interface SampleRequest {
   readonly prompt: Int32Array | readonly number[];
-  /** An adapter as it is now, an immutable snapshot, or absent for the base model. */
+  /** A live adapter, an immutable snapshot, or absent for the base model. */
   readonly adapter?: AdapterId | SnapshotId;
   /** @defaultValue 1 */
   readonly numSamples?: number;
   readonly params?: SamplingParams;
-  /** Log-probs of the prompt's own tokens. */
+  /** Return log-probs of the prompt's tokens. */
   readonly promptLogprobs?: boolean;
   /** The k most likely tokens at each prompt position; 0 is off. @defaultValue 0 */
   readonly topkPromptLogprobs?: number;
   /**
-   * Score only the last n tokens of the prompt, in `promptLogprobs` and `topkPromptLogprobs`; at the others, which may then come from what is
-   * kept of earlier prompts, the values are those of the first token. @defaultValue all
+   * Score only the last n tokens of the prompt in `promptLogprobs` and `topkPromptLogprobs`; earlier positions have the values of the first
+   * token and may come from the prefix cache. @defaultValue all
    */
   readonly promptLogprobsLastN?: number;
   /** The k most likely tokens at each sampled position; 0 is off. @defaultValue 0 */
   readonly topkSampleLogprobs?: number;
   /** Log-probs of these tokens at these positions of the prompt. */
   readonly targetPromptLogprobs?: PromptTargets;
-  /** Draws k tokens, with replacement and at the request's temperature, at each prompt position after the first; 0 is off. @defaultValue 0 */
+  /**
+   * Number of tokens to draw, with replacement and at the request's temperature, at each prompt position after the first; 0 is off.
+   * @defaultValue 0
+   */
   readonly promptAltTokensK?: number;
   /**
-   * Prompts that begin alike are computed once within a scope and never across two: whoever must not learn what another has asked needs
-   * one of their own (how long an answer takes tells what was known). Any text.
+   * Prefixes are shared only between requests of the same scope. Use different scopes for users who must not learn each other's prompts: a
+   * cached prefix shortens the response time. Any string.
    * @defaultValue ""
    */
   readonly scope?: string;
@@ -199,75 +208,75 @@ export interface TokenTable {
 export interface SampledSequence {
   readonly stopReason: "stop" | "length";
   readonly tokens: Int32Array;
-  /** Of the untempered, unfiltered distribution. */
+  /** Log-probs under the untempered, unfiltered distribution. */
   readonly logprobs: Float32Array;
-  /** The most likely tokens of each sampled position, in falling probability. */
+  /** The most likely tokens at each sampled position, most likely first. */
   readonly topkLogprobs?: TokenTable;
 }
 
 export interface SampleResult {
   readonly sequences: readonly SampledSequence[];
-  /** The seed of the first sample, given or drawn. */
+  /** Seed of the first sample, from the request or drawn. */
   readonly seed: number;
-  /** One value per prompt token; NaN at the first and at those that are not scored. */
+  /** One value per prompt token; NaN at the first and at positions that are not scored. */
   readonly promptLogprobs?: Float32Array;
   /** Row-major `[prompt length, k]`; the first row, rows that are not scored, and empty cells are (0, -99999). */
   readonly topkPromptLogprobs?: TokenTable;
-  /** One value for each cell of `targetPromptLogprobs`, of the untempered distribution. */
+  /** One value per cell of `targetPromptLogprobs`, under the untempered distribution. */
   readonly targetPromptLogprobs?: Float32Array;
-  /** `[prompt length − 1, k]`: row i holds what was drawn for position i + 1; log-probs are of the untempered distribution. */
+  /** `[prompt length − 1, k]`: row i holds the draws for position i + 1; log-probs are under the untempered distribution. */
   readonly promptAltTokens?: TokenTable;
-  /** Tokens at the beginning of the prompt that were known from earlier requests. The only value here that may differ when a request runs again. */
+  /** Prompt tokens found in the prefix cache. The only value that may differ when a request runs again. */
   readonly promptCacheHitTokens: number;
 }
 
-/** One sampled token, as soon as it exists. */
+/** One sampled token, delivered immediately. */
 export interface TokenEvent {
-  /** Which of the request's samples. */
+  /** Index of the request's sample. */
   readonly index: number;
   readonly token: number;
   readonly logprob: number;
-  /** As in the result: a sample that is stopped has none. */
+  /** As in the result; absent on the token that stopped the sample. */
   readonly promptCacheHitTokens: number;
-  /** The most likely tokens here, in falling probability; with `topkSampleLogprobs`. */
+  /** The most likely tokens at this position, most likely first; with `topkSampleLogprobs`. */
   readonly top?: readonly (readonly [token: number, logprob: number])[];
   /** Set on the last token of the sample. */
   readonly stopReason?: "stop" | "length";
 }
 
 export interface SampleOptions {
-  /** Stops the work itself between two tokens; the promise rejects with `signal.reason`. */
+  /** Stops the work between two tokens; the promise rejects with `signal.reason`. */
   readonly signal?: AbortSignal;
-  /** Not called any more once the promise has settled. If it throws, the sample is stopped and rejects with what was thrown. */
+  /** Not called after the promise has settled. If it throws, the sample stops and rejects with the thrown value. */
   readonly onToken?: (event: TokenEvent) => void;
 }
 
 export type RuntimeName = "native" | "wasm" | "interpreter";
 
 export interface EngineOptions {
-  /** `auto` takes the native runtime if it is installed and else wasm, with a notice. @defaultValue "auto" */
+  /** `auto` selects the native runtime if it is installed, otherwise WebAssembly with a notice. @defaultValue "auto" */
   readonly runtime?: "auto" | RuntimeName;
   /** Threads of the runtime. @defaultValue the number of cores */
   readonly threads?: number;
   /**
    * Upper bound of weights, adapters, activations and caches together.
-   * @defaultValue 80 % of the memory of the machine, or of the container where that has less
+   * @defaultValue 80 % of the memory of the machine, or of the container if its limit is lower
    */
   readonly memoryBudgetBytes?: number;
   /**
-   * Longest sequence (prompt and completion) accepted, at most the model's own. A longer one than the budget has a cache for is not
-   * refused here: requests then say with `maxTokens` how much of it they want.
-   * @defaultValue the model's own, or as much of it as one request finds a cache for, with a notice
+   * Maximum length of a sequence (prompt and completion), at most the model's own. A value for which the budget has no cache is accepted;
+   * requests must then limit their length with `maxTokens`.
+   * @defaultValue the model's own, or the length for which one request has a cache, with a notice
    */
   readonly contextLength?: number;
-  /** Sequences decoded at once; a few more where a request comes whose scope has none among them. @defaultValue 32 */
+  /** Sequences decoded at once. Up to 8 more start for requests whose scope has no sequence in a full batch. @defaultValue 32 */
   readonly maxBatch?: number;
-  /** Run on the calling thread: for tests and scripts, since it blocks the event loop. @defaultValue false */
+  /** Run on the calling thread, which blocks its event loop: for tests and scripts. @defaultValue false */
   readonly inThread?: boolean;
   /** Folder for downloaded models. */
   readonly cacheDir?: string;
   readonly offline?: boolean;
-  /** Stops opening, above all a download: the promise rejects with `signal.reason`. An open engine is ended by `close`. */
+  /** Aborts opening, including a download: the promise rejects with `signal.reason`. An open engine is ended by `close`. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: { file: string; receivedBytes: number; totalBytes?: number }) => void;
   /** Called with notices for the user, for example that the slower runtime is in use. */
@@ -290,15 +299,15 @@ export interface ModelInfo {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-/** Usage statistics; all sizes in bytes. */
+/** Memory usage, in bytes. */
 export interface EngineStats {
   readonly weightsBytes: number;
   readonly adaptersBytes: number;
-  /** Keys and values of the sequences that decode. */
+  /** Keys and values of the decoding sequences. */
   readonly cacheBytes: number;
-  /** Keys and values of prompts that are kept for those that begin alike. */
+  /** Keys and values of the prefix cache. */
   readonly prefixCacheBytes: number;
-  /** Compiled formats that are kept for requests to come, and what was found for them. */
+  /** Compiled grammars kept for later requests, with their masks. */
   readonly grammarBytes: number;
   readonly residentBytes: number;
   readonly activeSequences: number;
@@ -316,11 +325,11 @@ export interface EngineTokenizer {
 }
 
 /**
- * One base model with any number of LoRA adapters over it.
+ * One base model with any number of LoRA adapters.
  *
- * Calls may be issued without waiting: training calls run strictly in call order, sampling is batched continuously between
- * them. A sample of a live adapter uses its weights as they are when the sample starts. Every method rejects with an
- * `ModelError`; a failed call leaves the adapter as it was.
+ * Calls need not be awaited one by one: training calls run strictly in call order, and sampling is batched continuously between them. A
+ * sample of a live adapter uses its weights at the time the sample starts. Methods reject with a `ModelError`; a failed call leaves the
+ * adapter unchanged.
  */
 export interface Engine {
   readonly info: ModelInfo;
@@ -330,39 +339,39 @@ export interface Engine {
   adapterInfo(adapterId: AdapterId): Promise<AdapterInfo>;
   deleteAdapter(adapterId: AdapterId): Promise<void>;
 
-  /** The loss without gradients. `adapter` may be an adapter, a snapshot, or null for the base model. */
+  /** Computes the loss without gradients. `adapter` is an adapter, a snapshot, or null for the base model. */
   forward(adapter: AdapterId | SnapshotId | null, request: LossRequest): Promise<LossResult>;
-  /** Adds the gradients of the loss to those already accumulated for the adapter. */
+  /** Computes the loss and adds its gradients to the adapter's accumulated ones. */
   forwardBackward(adapterId: AdapterId, request: LossRequest): Promise<LossResult>;
   /** Takes one AdamW step with the accumulated gradients and clears them. */
   optimStep(adapterId: AdapterId, params?: AdamParams): Promise<OptimStepResult>;
 
-  /** An immutable copy of the adapter's weights: training on never changes what it samples. */
+  /** Returns an immutable copy of the adapter's weights, which later training does not change. */
   snapshot(adapterId: AdapterId): Promise<SnapshotId>;
   /**
-   * Loads weights (not an optimizer) as a snapshot, for sampling from a saved adapter. A large state is copied a few megabytes at a time,
-   * so do not change its arrays before the promise is settled; the same holds for `importState` and `loadState`.
+   * Loads weights (without an optimizer) as a snapshot, for sampling from a saved adapter. A large state is copied in chunks, so do not
+   * change its arrays before the promise has settled; the same holds for `importState` and `loadState`.
    */
   importSnapshot(state: AdapterState): Promise<SnapshotId>;
   deleteSnapshot(snapshotId: SnapshotId): Promise<void>;
 
   exportState(adapter: AdapterId | SnapshotId, options?: { optimizer?: boolean }): Promise<AdapterState>;
-  /** A new adapter from an exported state. Without `optimizer` in the state, moments and step start at zero. */
+  /** Creates an adapter from an exported state. Without `optimizer` in the state, moments and step start at zero. */
   importState(state: AdapterState): Promise<AdapterInfo>;
-  /** Replaces the weights (and the optimizer) of a live adapter; accumulated gradients are cleared. */
+  /** Replaces the weights (and the optimizer) of a live adapter and clears its accumulated gradients. */
   loadState(adapterId: AdapterId, state: AdapterState): Promise<AdapterInfo>;
 
-  /** Writes `adapter_config.json` and `adapter_model.safetensors` as PEFT reads them, and the base's tokenizer. */
+  /** Writes `adapter_config.json` and `adapter_model.safetensors` in PEFT's format, and the base model's tokenizer. */
   savePeft(adapter: AdapterId | SnapshotId, folder: string): Promise<void>;
   /** Reads a PEFT folder; pass the result to `importState` or `importSnapshot`. */
   readPeft(folder: string): Promise<AdapterState>;
-  /** Writes the base with the adapter merged into it as full safetensors with a `config.json` and the tokenizer. */
+  /** Writes the base model with the adapter merged into it as safetensors, with `config.json` and the tokenizer. */
   saveMerged(adapter: AdapterId | SnapshotId, folder: string): Promise<void>;
 
   sample(request: SampleRequest, options?: SampleOptions): Promise<SampleResult>;
 
   stats(): Promise<EngineStats>;
-  /** Stops the worker and frees all memory; pending calls reject, a running one at its next step. Idempotent. */
+  /** Stops the worker and frees all memory. Pending calls reject; a running one stops at its next step. Idempotent. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

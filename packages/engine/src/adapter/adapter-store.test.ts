@@ -1,4 +1,4 @@
-/** What adapters and snapshots may take: everything is refused before it is allocated, and what is deleted makes room. */
+/** The memory budget of adapters and snapshots: allocations beyond it are rejected, and deletion frees memory. */
 import { beforeEach, describe, expect, it } from "vitest";
 import { InputError, MemoryError } from "../errors.ts";
 import { tinyConfig } from "../testing/tiny-model.ts";

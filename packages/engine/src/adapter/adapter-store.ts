@@ -1,6 +1,7 @@
 /**
- * Which adapters and snapshots are in memory, under which names, and whether another one fits. Everything that a live adapter will ever
- * need is promised to it when it is made, so that no optimizer step fails for want of memory. Knows nothing of the order of calls.
+ * The adapters and snapshots in memory, by id, and their memory budget. A live adapter's full size (values, gradient, moments) is reserved
+ * when it is created, so that an optimizer step never fails because there is no memory. The order of calls is decided elsewhere
+ * (`core.ts`).
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
@@ -11,7 +12,7 @@ import { type Adapter, type AdapterWeights, checkLora, createAdapter, freeze } f
 import { adapterLayout, targetsOf } from "./layout.ts";
 import { importState } from "./state.ts";
 
-/** Bytes per parameter: of a live adapter its values, gradient and two moments, whether they exist yet or not. */
+/** Bytes per parameter. A live adapter counts values, gradient and two moments from the start, even before they are allocated. */
 const liveBytes = 16;
 const snapshotBytes = 4;
 
@@ -27,7 +28,7 @@ export class AdapterStore {
     this.#budgetBytes = budgetBytes;
   }
 
-  /** Bytes that exist now, which may be fewer than are promised. */
+  /** Allocated bytes, at most the reserved ones. */
   get bytes(): number {
     const arrays = new Set<Float32Array>();
     for (const { values } of this.#snapshots.values()) arrays.add(values);
@@ -45,18 +46,18 @@ export class AdapterStore {
     return adapter;
   }
 
-  /** A snapshot, or the adapter itself. */
+  /** Looks up a snapshot, or the live adapter itself. */
   either(id: AdapterId | SnapshotId): AdapterWeights | Adapter {
     return this.#snapshots.get(id) ?? this.adapter(id);
   }
 
-  /** Weights that nobody changes: of an adapter as they are now, of a snapshot, or none for the base model. */
+  /** Immutable weights: of an adapter as they are now, or of a snapshot; undefined for the base model. */
   weights(id: AdapterId | SnapshotId | null | undefined): AdapterWeights | undefined {
     if (id === null || id === undefined) return undefined;
     return this.#snapshots.get(id) ?? freeze(this.adapter(id));
   }
 
-  /** Whether anybody can still ask for these weights. */
+  /** Whether an adapter or a snapshot still has these weights. */
   isHeld(weights: AdapterWeights): boolean {
     for (const snapshot of this.#snapshots.values()) if (snapshot === weights) return true;
     for (const { frozen } of this.#adapters.values()) if (frozen === weights) return true;
@@ -79,7 +80,7 @@ export class AdapterStore {
     return this.#add(this.#read(state, liveBytes));
   }
 
-  /** Replaces an adapter, which is left as it was if the state does not fit. */
+  /** Replaces an adapter. If the state does not fit, the adapter is unchanged. */
   load(adapterId: AdapterId, state: AdapterState): AdapterInfo {
     const { layout } = this.adapter(adapterId);
     this.#adapters.set(adapterId, this.#read(state, liveBytes, liveBytes * layout.size));
@@ -94,7 +95,7 @@ export class AdapterStore {
   snapshot(adapterId: AdapterId): SnapshotId {
     const adapter = this.adapter(adapterId);
     const isKept = adapter.frozen !== undefined && [...this.#snapshots.values()].includes(adapter.frozen);
-    // Nothing is copied now, but when the adapter next changes.
+    // Copy on write: the values are copied when the adapter next changes.
     if (!isKept) this.#checkRoom("a snapshot", snapshotBytes * adapter.layout.size);
     return this.#keep(freeze(adapter));
   }
@@ -126,19 +127,22 @@ export class AdapterStore {
     return id;
   }
 
-  /** Parameters of an adapter with these options, before there is one. */
+  /** Number of parameters of an adapter with these options. */
   #size(lora: Required<LoraOptions>): number {
     return adapterLayout(this.#config, targetsOf(lora), lora.rank).size;
   }
 
-  /** The adapter of a state, if there is room for it. `returnedBytes` become free in exchange. */
+  /** Creates the adapter of a state if it fits. `returnedBytes` become free in exchange. */
   #read(state: AdapterState, bytesPerParameter: number, returnedBytes = 0): Adapter {
     const lora = checkLora(state.lora, () => 0);
     this.#checkRoom(`an adapter of rank ${lora.rank}`, bytesPerParameter * this.#size(lora), returnedBytes);
     return importState(this.#config, state);
   }
 
-  /** Snapshots of the same weights are one. Not counted are weights that a sample still uses after its adapter has moved on. */
+  /**
+   * Reserved bytes. Snapshots that share weights count once. Weights that a running sample still uses after its adapter changed are not
+   * counted.
+   */
   #promisedBytes(): number {
     let bytes = 0;
     for (const { layout } of this.#adapters.values()) bytes += liveBytes * layout.size;

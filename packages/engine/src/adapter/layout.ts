@@ -53,8 +53,8 @@ export function targetLinears(
 }
 
 /**
- * The largest number that divides both sizes of every adapted linear. On a device the flat array is a matrix with so many columns for each
- * of the adapter's ranks, so that every A and B is a number of whole rows whatever the rank is.
+ * The largest number that divides both sizes of every adapted linear. On a device the flat array is a matrix with this many columns per
+ * rank of the adapter, so that every A and B has whole rows for any rank.
  */
 export const commonSize = (config: ModelConfig, targets: LoraTargets): number => {
   const divisor = (a: number, b: number): number => (b === 0 ? a : divisor(b, a % b));

@@ -1,12 +1,12 @@
 /**
- * All the ways in which a text may stand at some point, and where a byte leads from there. What is still to come is a stack of nodes; equal
- * stacks are one object, so that places that were met before are known again.
+ * The possible parse states of a text, and their transitions by byte. The remaining part of the text is a stack of nodes. Equal stacks are
+ * one object, so that equal states are recognised.
  */
 import { GrammarTooLargeError } from "../errors.ts";
 import { type GrammarBudget, grammarField, stepsPerByte } from "./budget.ts";
 import type { AnyMachine, Machine, Node } from "./machine.ts";
 
-/** Nodes that are to come, the next one first. */
+/** The nodes still to parse, the next one first. */
 export interface Stack {
   readonly id: number;
   readonly node: Node;
@@ -14,33 +14,36 @@ export interface Stack {
   readonly cost: number;
 }
 
-/** A machine within its text, and what comes behind it. */
+/** The state of a machine, and the stack after it. */
 export interface Way {
   readonly machine: AnyMachine;
   readonly state: unknown;
   readonly rest: Stack | undefined;
   readonly cost: number;
   readonly key: string;
-  /** Equal where the same tokens may stand. */
+  /** Equal for states that allow the same tokens. */
   readonly maskKey: string;
 }
 
-/** Where a text stands. */
+/** The state of a text: all its possible parses. */
 export interface Point {
   readonly ways: readonly Way[];
   /** Whether the text may end here. */
   readonly isWhole: boolean;
-  /** Tokens that are sure to be enough to end it. */
+  /** Number of tokens that is sufficient to end it. */
   readonly cost: number;
 }
 
 export interface Automaton {
   readonly start: Point;
-  /** Undefined where the byte may not stand. */
+  /** Undefined if the byte is not allowed. */
   step(ways: readonly Way[], byte: number): Point | undefined;
 }
 
-/** Ways that are followed at once. With more, those that end soonest are: fewer texts can then be written, and all of them are still right. */
+/**
+ * Maximum number of parses that are followed at once. If there are more, those that end soonest are kept: fewer texts can be written, and
+ * all of them conform.
+ */
 const mostWays = 64;
 
 const asMachine = (machine: AnyMachine): Machine<unknown> => machine as unknown as Machine<unknown>;
@@ -51,7 +54,7 @@ export function createAutomaton(root: Node, budget: GrammarBudget): Automaton {
     const key = `${node.id}.${below?.id ?? ""}`;
     let stack = stacks.get(key);
     if (stack === undefined) {
-      // Those that are forgotten are made again under other ids: nothing is confused, some masks are found anew.
+      // Evicted stacks get other ids when they are created again: this causes no confusion, but some masks are computed again.
       if (stacks.size >= mostStacks) {
         budget.release(stackBytes * stacks.size);
         stacks.clear();
@@ -64,7 +67,7 @@ export function createAutomaton(root: Node, budget: GrammarBudget): Automaton {
   };
   let nextStack = 0;
 
-  /** Gathers the ways of a point. */
+  /** Collects the parses of a state. */
   class Gathering {
     readonly #ways = new Map<string, Way>();
     readonly #opened = new Set<string>();
@@ -99,7 +102,7 @@ export function createAutomaton(root: Node, budget: GrammarBudget): Automaton {
     }
 
     open(node: Node, rest: Stack | undefined): void {
-      // A schema that begins with itself adds nothing.
+      // A left-recursive schema adds no parse.
       const key = `${node.id}.${rest?.id ?? ""}`;
       if (this.#opened.has(key)) return;
       this.#opened.add(key);
@@ -148,6 +151,6 @@ export function createAutomaton(root: Node, budget: GrammarBudget): Automaton {
   };
 }
 
-/** Stacks that are kept. */
+/** Number of stacks that are kept. */
 const mostStacks = 8192;
 const stackBytes = 200;

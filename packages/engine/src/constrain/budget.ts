@@ -1,71 +1,71 @@
 /**
- * Budgets of grammar work. A client sizes it, so all of it is counted: steps by the request that causes them, bytes by the grammar that keeps
- * them. Steps are a deterministic count and not a time, so that the same request is refused on every machine. One step is what takes a way
- * through a schema past one byte: 0.1 to 0.4 µs. Whatever takes longer counts as several.
+ * Budgets of grammar work, whose amount a client controls: steps count against the request that causes them, bytes against the grammar that
+ * keeps them. Steps are deterministic and not a time, so that a request is rejected on every machine or on none. One step advances one
+ * parse by one byte (0.1 to 0.4 µs); longer operations count as several steps.
  */
 import { GrammarTooLargeError } from "../errors.ts";
 
 export const grammarField = "params.constraint.schema";
 
-/** Characters of a format as JSON. All of it is read, also what only describes. */
+/** Maximum characters of a format as JSON, descriptions included, since all of it is read. */
 export const formatCharacters = 262_144;
 
 /**
- * Steps of grammar work between two decode steps, for all requests together: 10 ms. One unit of work that cannot be divided may exceed it:
- * a compilation (`compileSteps`), or the bytes of one token (`stepsPerByte` each).
+ * Grammar steps between two decode steps, for all requests together: 10 ms. One indivisible unit of work may exceed it: a compilation
+ * (`compileSteps`), or the bytes of one token (`stepsPerByte` each).
  */
 export const sliceSteps = 32_768;
 
-/** Steps of one compilation: at most 130 ms. Schemas of 64 KB of names take half of it. */
+/** Steps of one compilation, at most 130 ms. Schemas with 64 KB of names take half of it. */
 export const compileSteps = 250_000;
 
-/** Steps of one byte: a schema with more options than this that begin alike holds its own request up, and every other one with it. */
+/** Steps of one byte. A schema with more options than this with a common prefix would block its own request and all others in the batch. */
 export const stepsPerByte = 8192;
 
 /**
- * Steps of a request beyond its compilation: once, and for each token that it writes. Requests that are meant to be answered take a tenth.
- * Finding a mask grows with the vocabulary, hence both do.
+ * Steps of a request after its compilation: a constant, plus an amount per sampled token. Ordinary requests use a tenth of it. Both amounts
+ * are proportional to the vocabulary, like the cost of a mask.
  */
 export const decodeSteps = (vocabSize: number): { readonly once: number; readonly perToken: number } => ({
   once: 1_000_000 + 16 * vocabSize,
   perToken: 4096 + vocabSize,
 });
 
-/** Bytes of one grammar: its nodes and tries, without the masks. */
+/** Bytes of one grammar: nodes and tries, without masks. */
 export const grammarBytes = 8 * 1024 * 1024;
-/** Bytes of the grammars that an engine keeps for requests to come. */
+/** Bytes of the grammars that an engine keeps for later requests. */
 export const keptGrammarBytes = 32 * 1024 * 1024;
-/** Bytes of the masks that an engine keeps, of all grammars. */
+/** Bytes of the masks that an engine keeps, over all grammars. */
 export const keptMaskBytes = 32 * 1024 * 1024;
 
-/** What is left of a slice. */
+/** The remaining steps of a slice. */
 export interface Slice {
   left: number;
 }
 
-/** The next slice. What the one before took too much is taken off it: on average, no step waits for more than a slice. */
+/** The next slice. An overrun of the previous slice is subtracted, so that on average no decode step waits for more than a slice. */
 export const createSlice = (before: Slice = { left: 0 }): Slice => ({
   left: Math.min(sliceSteps, before.left + sliceSteps),
 });
 
-/** Steps of one compilation, or of one request's texts. */
+/** Steps of one compilation, or of the texts of one request. */
 export interface Account {
   steps: number;
   limit: number;
-  /** What the steps are for, as the subject of a message. */
+  /** Purpose of the steps, as the subject of a message. */
   readonly purpose: string;
 }
 
 /**
- * What a grammar and its nodes count against: each node that does more than constant work calls {@link spend} before it, each that keeps
- * something calls {@link hold}. Work happens later than the grammar is made, for one request after the other: {@link charge} says for which.
+ * The account of a grammar and its nodes. Each operation that takes more than constant time calls {@link spend} first, each allocation
+ * calls {@link hold}. Some work happens after compilation, for one request at a time: {@link charge} sets which.
  */
 export class GrammarBudget {
   #account: Account = { steps: 0, limit: compileSteps, purpose: "compiling it" };
   #slice: Slice;
   #bytes = 0;
 
-  /** @param slice - that of the compilation */
+  /** @param slice - of the compilation */
   constructor(slice: Slice) {
     this.#slice = slice;
   }
@@ -79,12 +79,12 @@ export class GrammarBudget {
     return this.#account.steps;
   }
 
-  /** Whether the slice has been used up. */
+  /** Whether the slice is used up. */
   get isSliceOver(): boolean {
     return this.#slice.left <= 0;
   }
 
-  /** Counts the steps from now on for an account, in a slice. */
+  /** Sets the account and the slice of the following steps. */
   charge(account: Account, slice: Slice): void {
     this.#account = account;
     this.#slice = slice;

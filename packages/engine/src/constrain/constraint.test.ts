@@ -1,4 +1,4 @@
-/** Formats: what may be written keeps to its schema, whatever is drawn, and is whole in time. */
+/** Response formats: every text conforms to its schema, for any draws, and is complete within the token limit. */
 import { createHash } from "node:crypto";
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { Ajv2020 } from "ajv/dist/2020.js";
@@ -18,7 +18,7 @@ const compile = createCompile();
 const end = tokenizer.eosTokenIds[0]!;
 const schemaOf = (schema: unknown) => ({ type: "json_schema", schema }) as const;
 
-/** Writes at random, every allowed token as likely as any other. */
+/** Writes a random text; every allowed token is equally likely. */
 const write = (constraint: Constraint, seed: number, room: number) => {
   const { ids, isWhole } = writeText(compile(constraint), { end, room, random: createRandom(seed) });
   expect(isWhole).toBe(true);
@@ -113,7 +113,7 @@ describe("every text of a format", () => {
     }
   });
 
-  it("can be any that a schema describes without white space, whatever its tokens are", () => {
+  it("can be any valid text without white space, with any tokenization", () => {
     const texts = [
       '{"name":"ab","tags":["a"]}',
       '{"name": "日本", "age": 120, "tags": ["a", "ab\\n\\"ü"], "size":0.3}',
@@ -157,7 +157,7 @@ describe("every text of a format", () => {
   });
 });
 
-describe("a schema that cannot be honoured is refused by name", () => {
+describe("an unsupported schema is rejected with the keyword's name", () => {
   it.each([
     [{ type: "string", pattern: "^a" }, /schema: the keyword "pattern" is not supported/],
     [{ type: "string", format: "date" }, /"format" is not supported/],
@@ -236,7 +236,7 @@ describe("time", () => {
     expect(nest).toThrow(/finding what may follow one byte takes more than 8192 steps/);
   });
 
-  it("does not change what is drawn: masks that are kept equal those that are found anew", () => {
+  it("does not change draws: cached masks equal masks that are computed again", () => {
     const digest = (fresh: boolean) => {
       const hash = createHash("sha256");
       for (let seed = 0; seed < 10; seed++) {

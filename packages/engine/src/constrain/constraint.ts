@@ -1,4 +1,4 @@
-/** Formats that requests ask for, compiled for one model's vocabulary. Formats that come again are found again. */
+/** Compiles response formats for one model's vocabulary and caches the results. */
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { InputError } from "../errors.ts";
 import type { Constraint } from "../types.ts";
@@ -12,21 +12,21 @@ export interface GrammarCompiler {
   /**
    * Continues building the vocabulary, then compiles. Returns the grammar when it is complete; otherwise call again with the next slice.
    *
-   * @throws InputError naming what cannot be honoured; GrammarTooLargeError
+   * @throws InputError naming the unsupported part; GrammarTooLargeError
    */
   compile(constraint: Constraint, slice: Slice): Grammar | undefined;
-  /** Bytes that are kept for requests to come. */
+  /** Bytes of cached grammars and masks. */
   readonly bytes: number;
 }
 
-/** Characters of a format that are read in the time of one step. */
+/** Characters of a format that are parsed in the time of one step. */
 const charactersPerStep = 64;
 
 export function createCompiler(tokenizer: Tokenizer, vocabSize: number): GrammarCompiler {
   const builder = createVocabularyBuilder(tokenizer, vocabSize);
   let vocabulary: Vocabulary | undefined;
   const masks = new MaskCache(keptMaskBytes);
-  /** By the text of their format. */
+  /** Keyed by the format's JSON. */
   const known = new Map<string, Grammar>();
   const bytesOf = (text: string, grammar: Grammar): number => grammar.bytes + 2 * text.length;
   const keptBytes = (): number => {
@@ -42,7 +42,7 @@ export function createCompiler(tokenizer: Tokenizer, vocabSize: number): Grammar
       slice.left -= text.length / charactersPerStep;
       const grammar = known.get(text) ?? compile({ vocabulary, masks }, constraint, slice);
       known.delete(text);
-      known.set(text, grammar); // the last that was used is the last that goes
+      known.set(text, grammar); // moves it to the end: most recently used
       let bytes = keptBytes();
       for (const [oldest, least] of known) {
         if (bytes <= keptGrammarBytes) break;
@@ -65,7 +65,7 @@ function compile(tools: GrammarTools, constraint: Constraint, slice: Slice): Gra
     case "json_schema": {
       const grammar = createGrammar(tools, readSchema(tools.vocabulary, constraint.schema, budget), budget);
       if (grammar.cost === Number.POSITIVE_INFINITY) {
-        throw new InputError("params.constraint.schema", "no value fits it", { code: "bad_schema" });
+        throw new InputError("params.constraint.schema", "must allow at least one value", { code: "bad_schema" });
       }
       return grammar;
     }
@@ -78,6 +78,6 @@ function textOf(constraint: Constraint): string {
   try {
     return JSON.stringify(constraint, (_key, value: unknown) => (typeof value === "bigint" ? `${value}n` : value));
   } catch (cause) {
-    throw new InputError("params.constraint", "is no JSON", { cause });
+    throw new InputError("params.constraint", "must be JSON", { cause });
   }
 }

@@ -1,12 +1,12 @@
-/** How large a format is, found before it is copied to another thread or read. */
+/** Measures a format before it is copied to another thread or parsed. */
 import { GrammarTooLargeError } from "../errors.ts";
 import type { Constraint } from "../types.ts";
 import { formatCharacters } from "./budget.ts";
 
-/** Of what is no string: digits, quotation marks, brackets and commas. */
+/** Characters of a value other than a string: digits, quotation marks, brackets and commas. */
 const leastCharacters = 2;
 
-/** Looks at no more of a value than the limit has characters, whatever is in it. */
+/** Counts characters, and stops at the limit; a value of any size takes bounded time. */
 function isLarger(value: unknown, limit: number): boolean {
   let characters = 0;
   const open = [value];
@@ -16,7 +16,7 @@ function isLarger(value: unknown, limit: number): boolean {
     if (typeof each === "object" && each !== null) {
       for (const key in each) {
         open.push((each as Readonly<Record<string, unknown>>)[key]);
-        // What is open counts as well: it is held in memory.
+        // Open values count as well, because they are held in memory.
         characters += Array.isArray(each) ? 0 : leastCharacters + key.length;
         if (characters + leastCharacters * open.length > limit) return true;
       }

@@ -1,4 +1,4 @@
-/** What grammars may cost: counted in steps and bytes, done in slices, refused by name beyond the limits. */
+/** The costs of grammars: counted in steps and bytes, divided into slices, rejected above the limits. */
 import { bundledModelFolder, loadTokenizer } from "@tinklet/models";
 import { beforeAll, describe, expect, it } from "vitest";
 import { GrammarTooLargeError } from "../errors.ts";
@@ -240,7 +240,7 @@ describe("400 hostile schemas", () => {
     expect(outcomes.filter(({ end: how }) => how === "written").length).toBeGreaterThan(250);
   });
 
-  it("take no more steps at once, in all, and no more bytes than the limits", () => {
+  it("stay within the limits of steps per slice, of all steps, and of bytes", () => {
     const { once, perToken } = decodeSteps(tokenizer.vocabSize);
     const most = (of: (outcome: Outcome) => number) => Math.max(...outcomes.map(of));
     expect(most((each) => each.sliceSteps)).toBeLessThanOrEqual(mostAtOnce);

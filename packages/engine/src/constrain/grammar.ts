@@ -1,6 +1,6 @@
 /**
- * Which tokens may come next. Masks are found by walking the tree of the vocabulary beside the automaton, in slices, and are kept for places
- * that are met again; within strings, where nearly every token may stand, only those with a quotation mark are walked.
+ * Computes which tokens are allowed next. A mask is computed by walking the vocabulary's trie together with the automaton, in slices, and
+ * is cached by state. Within strings, where almost every token is allowed, only tokens with a quotation mark are walked.
  */
 import { EngineError } from "../errors.ts";
 import { type Automaton, createAutomaton, type Point, type Way } from "./automaton.ts";
@@ -11,45 +11,45 @@ import type { StringMachine } from "./string-machine.ts";
 import type { Trie } from "./trie.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** What texts of one format are. */
+/** A compiled format. */
 export interface Grammar {
-  /** Tokens that are sure to be enough for a whole text; Infinity: there is none. */
+  /** Number of tokens that is sufficient for a whole text; Infinity if no text conforms. */
   readonly cost: number;
-  /** Bytes that it keeps, without its masks. */
+  /** Bytes that it keeps, without masks. */
   readonly bytes: number;
-  /** What the texts of one request count their steps against. */
+  /** The account for the texts of one request. */
   account(): Account;
-  /** Follows one text. @param endIds - tokens that end it, where it is whole */
+  /** Follows one text. @param endIds - tokens that end a complete text */
   follow(endIds: Iterable<number>, account: Account): Follower;
 }
 
-/** One text while it is written. */
+/** The state of one text. */
 export interface Follower {
   /**
-   * Finds what may come next, as far as the slice reaches. Returns whether it is found.
+   * Computes the mask, as far as the slice allows. Returns whether it is complete.
    *
-   * @throws GrammarTooLargeError when the request has no steps left
+   * @throws GrammarTooLargeError if the request has no steps left
    */
   prepare(slice: Slice): boolean;
-  /** The tokens that may come next so that `room` tokens, this one among them, are enough to end. They must be {@link prepare}d. */
+  /** The allowed tokens from which the text can end within `room` tokens, this one included. Call {@link prepare} first. */
   allowed(room: number): Int32Array;
-  /** Takes a token that was allowed. @throws GrammarTooLargeError */
+  /** Advances by an allowed token. @throws GrammarTooLargeError */
   push(token: number): void;
-  /** Whether the text is whole. */
+  /** Whether the text is complete. */
   readonly isWhole: boolean;
-  /** Whether it is whole and nothing can follow. */
+  /** Whether it is complete and no token can follow. */
   readonly isOver: boolean;
-  /** Steps that its request has taken. */
+  /** Steps used by the request. */
   readonly steps: number;
 }
 
-/** What all grammars of an engine share. */
+/** Shared by all grammars of an engine. */
 export interface GrammarTools {
   readonly vocabulary: Vocabulary;
   readonly masks: MaskCache;
 }
 
-/** Tokens that are looked at within a string in the time of one step. */
+/** Tokens within a string that are examined in the time of one step. */
 const innerPerStep = 32;
 
 const isString = (machine: AnyMachine): machine is AnyMachine & StringMachine => "eachInner" in machine;
@@ -122,22 +122,22 @@ export function createGrammar({ vocabulary, masks }: GrammarTools, root: Node, b
   };
 }
 
-/** A node of the vocabulary's tree that is looked at next among its siblings, and the ways before it. */
+/** The next node of the vocabulary's trie to examine among its siblings, and the automaton state before it. */
 interface Branch {
   next: number;
   readonly from: readonly Way[];
 }
 
-/** The search for a mask: a walk, depth first, that can be interrupted at each node. */
+/** Computation of a mask: a depth-first walk that can be interrupted at each node. */
 class MaskSearch {
   readonly #automaton: Automaton;
   readonly #budget: GrammarBudget;
-  /** Costs by token, −1 where it may not stand. */
+  /** Costs by token; −1 if the token is not allowed. */
   readonly #costs: Int32Array;
   #count = 0;
-  /** Strings whose inner tokens are still to be taken. */
+  /** Strings whose inner tokens are not added yet. */
   readonly #strings: Way[] = [];
-  /** Trees that are still to be walked, each from its own ways. */
+  /** Tries that are not walked yet, each with its start state. */
   readonly #walks: { readonly tree: Trie; readonly branches: Branch[] }[] = [];
 
   constructor(
@@ -194,7 +194,7 @@ class MaskSearch {
     if (known < 0 || cost < known) this.#costs[id] = cost;
   }
 
-  /** One node: those below it come next, then its sibling. */
+  /** Examines one node: its children are next, then its sibling. */
   #walk(tree: Trie, branches: Branch[]): void {
     const branch = branches.at(-1)!;
     const node = branch.next;

@@ -1,6 +1,6 @@
 /**
- * JSON values as nodes. Objects write their properties in the order of the schema, arrays count their items, and both open one step at a time.
- * Between the parts there may be a space behind each comma and colon, and nothing else: white space without end is no answer.
+ * JSON values as nodes. Objects write their properties in the schema's order; arrays count their items; both are expanded one step at a
+ * time. A space is allowed after each comma and colon, and no other white space: unlimited white space would let a sample never end.
  */
 import type { GrammarBudget } from "./budget.ts";
 import { type Literal, literalMachine, tokensOf as tokensOfText } from "./literal-machine.ts";
@@ -16,22 +16,22 @@ import {
 import { type StringBounds, stringMachine, stringStart } from "./string-machine.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** A node whose cost is found when all nodes are there, because values may contain values of their own kind. */
+/** A node whose cost is computed after all nodes exist, because values may be recursive. */
 export interface ValueNode extends Node {
   cost: number;
   /** Nodes whose costs are part of its own. */
   parts(): readonly Node[];
-  /** Finds the cost anew from those of its parts. */
+  /** Computes the cost again from the costs of its parts. */
   measure(): number;
 }
 
 export interface ArrayShape {
-  /** Items with a place of their own. */
+  /** Items with individual schemas. */
   readonly first: readonly Node[];
-  /** The items behind them; undefined where there may be none. */
+  /** The items after them; undefined if none are allowed. */
   readonly rest: Node | undefined;
   readonly minItems: number;
-  /** Infinity: any. */
+  /** Infinity: no limit. */
   readonly maxItems: number;
 }
 
@@ -44,20 +44,20 @@ export interface JsonNodes {
   array(shape: ArrayShape): ValueNode;
   /** Declared properties, in this order. */
   object(properties: readonly Property[]): ValueNode;
-  /** Any names, all with values of one kind. */
+  /** Any names, with values of one schema. */
   map(value: Node, maxProperties: number): ValueNode;
-  /** Another node, which is known later. */
+  /** A node that is resolved later. */
   later(find: () => Node): ValueNode;
-  /** Settles the costs of all nodes. */
+  /** Computes the costs of all nodes. */
   settle(): void;
 }
 
 const spaces = (texts: readonly string[]): string[] => texts.flatMap((text) => [text, `${text} `]);
 const comma = spaces([","]);
 
-/** Of a node with what it is made of. */
+/** Bytes of a node including its parts. */
 const nodeBytes = 500;
-/** Nodes by number that are kept; those that are forgotten are made again. */
+/** Maximum number of cached nodes per list; evicted nodes are created again. */
 const mostMade = 256;
 
 export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): JsonNodes {
@@ -80,7 +80,7 @@ export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): 
   };
   const tokensOf = (text: string): number => tokensOfText(text, vocabulary, budget);
 
-  /** Nodes by number, made when they are needed: a list has one for each of its items. */
+  /** Nodes by number, created when needed: a list has one for each of its items. */
   const made = (make: (index: number) => Node): ((index: number) => Node) => {
     const known = new Map<number, { readonly node: Node; readonly bytes: number }>();
     return (index) => {
@@ -101,15 +101,15 @@ export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): 
 
   const array = ({ first, rest, minItems, maxItems }: ArrayShape): ValueNode => {
     const most = rest === undefined ? Math.min(maxItems, first.length) : maxItems;
-    // Behind the last place of its own and the least number, only a bound from above needs counting.
+    // After the individual items and the minimum length, items are counted only if there is a maximum.
     const counted = most === Number.POSITIVE_INFINITY ? Math.max(first.length, minItems) : most;
     const itemAt = (index: number): Node => first[index] ?? rest!;
     const tokensOpen = tokensOf("[");
     const close = tokensOf("]");
     const separator = tokensOf(",");
-    /** The node that stands for all required items from `first.length` on. */
+    /** The node that represents all required items from `first.length` on. */
     const others = minItems > first.length ? itemAt(first.length) : undefined;
-    /** Costs of the required items among the first, from each on; made when all others are known. */
+    /** Costs of the required items among the first, as suffix sums; created when all others are known. */
     let sums: Float64Array | undefined;
     const sumFrom = (count: number): number => {
       if (sums === undefined) {
@@ -126,7 +126,7 @@ export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): 
       return cost + Math.max(0, minItems - count) * separator + close;
     };
     const opening: Node[] = [];
-    /** What follows the item with this number. */
+    /** The node after the item with this number. */
     const tail = made((count) => {
       const literals: Literal[] = count >= minItems ? [{ text: "]" }] : [];
       if (count < most) {
@@ -165,7 +165,7 @@ export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): 
     return remember(node);
   };
 
-  /** A node that is opened later than it is counted. */
+  /** A node whose contents are created when it is opened. */
   const lazy = (cost: () => number, nodes: () => readonly Node[]): Node => ({
     id: nextId(),
     cost: cost(),
@@ -218,7 +218,7 @@ export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): 
     });
   };
 
-  /** Numbers with the same bounds are read by one machine. */
+  /** Numbers with equal bounds share one machine. */
   const numbers = new Map<string, Node>();
   const number = (bounds: NumberBounds): Node => {
     const { isInteger, least, most, above, below } = bounds;
@@ -261,7 +261,7 @@ export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): 
         open: () => ({ kind: "sequence", nodes: [node()] }),
       });
     },
-    /** Each node is measured once, and again when one of its parts turns out cheaper. */
+    /** Computes the cost of each node once, and again when the cost of a part decreases. */
     settle() {
       const users = new Map<Node, ValueNode[]>();
       const steps = new Map<ValueNode, number>();

@@ -1,22 +1,22 @@
-/** Reads one of several fixed texts, with what follows each: values of an enum, brackets and commas. */
+/** Reads one of several fixed texts, followed by a node for each: values of an enum, brackets, commas. */
 import type { GrammarBudget } from "./budget.ts";
 import type { Machine, Node } from "./machine.ts";
 import { Trie } from "./trie.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** A fixed text, and what must follow it. */
+/** A fixed text, and the node after it. */
 export interface Literal {
   readonly text: string;
   readonly next?: Node;
 }
 
 const encoder = new TextEncoder();
-/** Of a machine without its trie. */
+/** Bytes of a machine without its trie. */
 const machineBytes = 2000;
 /** Moves within a trie that take as long as one step. */
 export const movesPerStep = 32;
 
-/** A machine for these texts, and its start: a state is a node of their trie. Of equal texts the first counts. */
+/** A machine for these texts, and its start; a state is a node of their trie. Of equal texts the first is used. */
 export function literalMachine(
   id: number,
   { vocabulary, budget }: { readonly vocabulary: Vocabulary; readonly budget: GrammarBudget },
@@ -26,7 +26,7 @@ export function literalMachine(
   const length = texts.reduce((sum, { length: bytes }) => sum + bytes, 0);
   budget.spend(1 + length);
   const trie = new Trie(length + 1);
-  /** By node, as a list of one: absent where no text ends. */
+  /** By trie node, as a one-element list; undefined if no text ends there. */
   const endings = new Map<number, readonly [next: Node | undefined]>();
   texts.forEach((bytes, i) => {
     const end = trie.add(bytes, i);
@@ -35,7 +35,7 @@ export function literalMachine(
   const costs = new Float64Array(trie.size);
   budget.hold(machineBytes + trie.bytes + costs.byteLength + 100 * endings.size);
   let moves = 0;
-  /** The fewest tokens from a node to an end, with what follows there; those of its descendants are known. */
+  /** The fewest tokens from a node to an end, including the node after it; computed from the node's descendants. */
   const costAt = (start: number): number => {
     const ending = endings.get(start);
     let least = ending === undefined ? Number.POSITIVE_INFINITY : (ending[0]?.cost ?? 0);
@@ -71,7 +71,7 @@ export function literalMachine(
   };
 }
 
-/** The fewest tokens that write what is left of a text from each of its bytes on; the last one is 0. */
+/** The fewest tokens for each suffix of a text, by start byte; the last is 0. */
 export function suffixTokens(bytes: Uint8Array, { tree }: Vocabulary, budget: GrammarBudget): Float64Array {
   const costs = new Float64Array(bytes.length + 1).fill(Number.POSITIVE_INFINITY);
   costs[bytes.length] = 0;
@@ -89,6 +89,6 @@ export function suffixTokens(bytes: Uint8Array, { tree }: Vocabulary, budget: Gr
   return costs;
 }
 
-/** The fewest tokens that write a text. */
+/** The fewest tokens for a text. */
 export const tokensOf = (text: string, vocabulary: Vocabulary, budget: GrammarBudget): number =>
   suffixTokens(encoder.encode(text), vocabulary, budget)[0]!;

@@ -1,39 +1,39 @@
 /**
- * The parts of an automaton. A machine reads one string, number or fixed text, byte by byte and without choice; nodes say what follows
- * what, and are opened only when a text gets there, so that schemas may refer to themselves. Costs are numbers of tokens that are sure
- * to be enough to finish: whatever costs n has a token after which the rest costs n − 1 at most.
+ * The parts of an automaton. A machine reads one string, number or fixed text, byte by byte and deterministically. Nodes define the order
+ * of machines, and are opened only when reached, so that schemas may be recursive. A cost is a number of tokens that is sufficient to
+ * finish: in a state of cost n, some token leads to a state of cost n − 1 or less.
  */
 
-/** Reads one part of JSON. Its states are values of its own. */
+/** Reads one part of JSON. The type of its states is its own. */
 export interface Machine<S = never> {
   readonly id: number;
-  /** Where a byte leads; undefined where it may not stand. */
+  /** The next state; undefined if the byte is not allowed. */
   step(state: S, byte: number): S | undefined;
-  /** What must follow before the rest, if what was read is whole (`undefined` in the list: nothing); absent if it is not. */
+  /** The nodes that may follow if the part is complete (`undefined` in the list: none is needed); undefined if it is not complete. */
   ending(state: S): readonly [next: Node | undefined] | undefined;
   /** Whether no byte can follow. */
   isOver(state: S): boolean;
-  /** Tokens until it is whole, and those of what must follow. */
+  /** Tokens to complete it, including the node that must follow. */
   cost(state: S): number;
-  /** The state as a key. */
+  /** The state as a map key. */
   keyOf(state: S): string | number;
-  /** A key that states share where the same tokens may stand at the same costs. Absent: `keyOf`. */
+  /** A key that is equal for states with the same allowed tokens and costs. @defaultValue `keyOf` */
   maskKeyOf?(state: S): string | number;
 }
 
-/** A machine that forgot what its states are. */
+/** A machine of any state type. */
 export type AnyMachine = Machine<never>;
 
-/** What a node is made of: a machine at its start, nodes one behind the other (of none: the empty text), or one of several. */
+/** The contents of a node: a machine in its start state, a sequence of nodes (empty: the empty text), or a choice of nodes. */
 export type Opening =
   | { readonly kind: "machine"; readonly machine: AnyMachine; readonly state: unknown }
   | { readonly kind: "sequence"; readonly nodes: readonly Node[] }
   | { readonly kind: "choice"; readonly nodes: readonly Node[] };
 
-/** What may stand in some place. */
+/** A grammar symbol. */
 export interface Node {
   readonly id: number;
-  /** Tokens of a shortest text. Infinity: there is none. */
+  /** Tokens of a shortest text; Infinity if there is none. */
   readonly cost: number;
   open(): Opening;
 }

@@ -1,9 +1,9 @@
-/** Masks of all grammars of an engine, as many as their budget has room for; those that were used last are kept. */
+/** Masks of all grammars of an engine, within a budget; the least recently used are evicted. */
 
-/** Tokens that may stand at a point. */
+/** The allowed tokens of a state. */
 export interface Mask {
   readonly ids: Int32Array;
-  /** What ending costs after each of them, in tokens. */
+  /** For each of them, the cost of ending after it, in tokens. */
   readonly costs: Int32Array;
   readonly mostCost: number;
 }
@@ -22,7 +22,7 @@ export class MaskCache {
     return this.#bytes;
   }
 
-  /** The beginning of a grammar's keys. */
+  /** Key prefix of a grammar. */
   scope(): string {
     return `${++this.#scopes} `;
   }
@@ -31,7 +31,7 @@ export class MaskCache {
     const mask = this.#masks.get(key);
     if (mask === undefined) return undefined;
     this.#masks.delete(key);
-    this.#masks.set(key, mask); // the last that was used is the last that goes
+    this.#masks.set(key, mask); // moves it to the end: most recently used
     return mask;
   }
 

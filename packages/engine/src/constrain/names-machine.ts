@@ -1,7 +1,7 @@
 /**
- * Reads what is between the values of an object with declared properties: braces, commas, and names in the order of the schema. All names
- * are in one trie, whatever came before: which of them may still stand is a range of their numbers, and every node knows the numbers of the
- * names below it. So an object takes as much memory as its names are long.
+ * Reads the parts of an object between its values: braces, commas, and declared names in the schema's order. All names are in one trie,
+ * shared by all states: the names that are still allowed are a range of property numbers, and every trie node has the sorted numbers of the
+ * names below it. The memory of an object is therefore proportional to the length of its names.
  */
 import type { GrammarBudget } from "./budget.ts";
 import { movesPerStep, suffixTokens, tokensOf } from "./literal-machine.ts";
@@ -28,12 +28,12 @@ const space = 0x20;
 const nothing = [undefined] as const;
 const encoder = new TextEncoder();
 
-/** Of one property, without its name. */
+/** Bytes of one property, without its name. */
 const propertyBytes = 600;
 
-/** Places outside of a name, numbered after the nodes of the trie. */
+/** Positions outside of names, numbered after the nodes of the trie. */
 const place = {
-  /** Before the brace, and after it. */
+  /** Before the opening brace, and after it. */
   head: 0,
   open: 1,
   /** After a value. */
@@ -46,9 +46,9 @@ const place = {
 const places = 6;
 
 /**
- * The node of an object. The costs of its values must be settled; an optional property that no value fits is left out.
+ * The node of an object. The costs of its values must be final; an optional property that no value fits is left out.
  *
- * A state is a place, plus the number of the first property that may still stand times the number of places. (In `spaced` it is the
+ * A state is a position plus the number of the first property that is still allowed times the number of positions. (In `spaced`, it is the
  * number of the property whose value follows.)
  */
 export function objectNode(all: readonly Property[], { vocabulary, budget, nextId }: NamesOptions): Node {
@@ -57,12 +57,12 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
   const texts = properties.map(({ name }) => encoder.encode(`,${JSON.stringify(name)}:`));
   const length = texts.reduce((sum, bytes) => sum + bytes.length, 0);
   budget.spend(2 * length + 4 * count);
-  /** Tokens of each name from each of its bytes on, with the comma in front and the colon. */
+  /** Tokens of the suffixes of each name by start byte, including the comma before it and the colon. */
   const tokens = texts.map((bytes) => suffixTokens(bytes, vocabulary, budget));
 
   const trie = new Trie(length + 1);
   const ends = texts.map((bytes, i) => trie.add(bytes.subarray(1), i));
-  // For each node the numbers of the names below it, one list after the other.
+  // For each node, the numbers of the names below it; all lists are concatenated.
   const starts = new Int32Array(trie.size + 1);
   const depths = new Int32Array(trie.size);
   const eachNode = (bytes: Uint8Array, visit: (node: number, depth: number) => void): void => {
@@ -88,11 +88,13 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
   budget.hold(trie.bytes + 8 * (3 * trie.size + length) + 4 * length + propertyBytes * count);
   budget.spend(length / movesPerStep);
 
-  /** The next required property from each on; none: −1. */
+  /** The next required property at or after each index; −1 if there is none. */
   const required = new Int32Array(count + 1).fill(-1);
-  /** What each property costs after its colon, with all that must follow; and what the object costs from each on, without its comma. */
+  /**
+   * Cost of each property after its colon, including everything that must follow; and of the object from each index on, without its comma.
+   */
   const afterName = new Float64Array(count);
-  const rest = new Float64Array(count + 1).fill(1); // the brace
+  const rest = new Float64Array(count + 1).fill(1); // the closing brace
   for (let i = count - 1; i >= 0; i--) {
     const { value, isRequired } = properties[i]!;
     required[i] = isRequired ? i : required[i + 1]!;
@@ -100,7 +102,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
     rest[i] = isRequired ? tokens[i]![0]! + afterName[i]! : rest[i + 1]!;
   }
   const last = (from: number): number => (required[from]! < 0 ? count - 1 : required[from]!);
-  /** The first name below a node that is not before `from`; `count`: none. */
+  /** The first name below a node at or after `from`; `count` if there is none. */
   const firstBelow = (node: number, from: number): number => {
     let [low, high] = [starts[node]!, starts[node + 1]!];
     const end = high;
@@ -111,7 +113,10 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
     }
     return low === end ? count : names[low]!;
   };
-  /** The name that costs are counted for: the one that must come, or the first of those that may. Further on in the trie it is the same. */
+  /**
+   * The name that costs refer to: the next required one if it is below the node, otherwise the first allowed one. The choice stays the same
+   * further down in the trie.
+   */
   const aim = (node: number, from: number): number => {
     const wanted = required[from]!;
     return wanted >= 0 && firstBelow(node, wanted) === wanted ? wanted : firstBelow(node, from);
@@ -147,7 +152,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
     }
   };
   const endings: (readonly [Node])[] = [];
-  /** What follows the colon of a property. */
+  /** The node after the colon of a property. */
   const endingOf = (index: number): readonly [Node] => {
     endings[index] ??= [
       {
@@ -179,7 +184,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
           if (byte === closeBrace) return required[from]! < 0 ? at(place.closed, 0) : undefined;
           return byte === comma && from < count ? at(place.comma, from) : undefined;
         case place.comma:
-          // The root of the trie stands for the space after the comma.
+          // The root of the trie represents the state after the comma and its space.
           return byte === space ? from * stride : within(0, from, byte);
         default:
           return undefined;

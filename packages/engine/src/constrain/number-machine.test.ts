@@ -1,4 +1,4 @@
-/** Numbers within bounds: exactly those, whatever the bounds are, in a number of steps that does not depend on them. */
+/** Numbers within bounds: exactly the valid ones, in a number of steps that does not depend on the bounds. */
 import { describe, expect, it } from "vitest";
 import { createRandom } from "../random.ts";
 import { GrammarBudget } from "./budget.ts";
@@ -105,7 +105,7 @@ describe("numbers within bounds", () => {
     }
   });
 
-  it("are none where a bound lies outside of what is written", () => {
+  it("do not exist if a bound is outside the range that can be written", () => {
     for (const some of [{ least: 1e300 }, { most: -1e21 }, { least: Number.MAX_VALUE, above: true }]) {
       expect(make(some).machine.cost(boundedNumberStart)).toBe(infinite);
     }

@@ -1,16 +1,16 @@
 /**
- * Reads a JSON number that a double holds: at most 15 digits before the point, 15 behind it, and an exponent of two. Within bounds there is no
- * exponent, and the number is read digit by digit beside the digits of the bounds: nothing is searched, and no value is tried.
+ * Reads a JSON number that fits a double: at most 15 digits before the decimal point, 15 after it, and an exponent of two digits. A number
+ * with bounds has no exponent and is compared digit by digit with the digits of its bounds, without a search.
  */
 import type { GrammarBudget } from "./budget.ts";
 import type { Machine } from "./machine.ts";
 
 export interface NumberBounds {
   readonly isInteger: boolean;
-  /** Smallest and largest value; infinite where there is none. */
+  /** Smallest and largest value; infinite if there is no bound. */
   readonly least: number;
   readonly most: number;
-  /** Whether the bounds themselves are out. */
+  /** Whether the bounds are exclusive. */
   readonly above: boolean;
   readonly below: boolean;
 }
@@ -25,7 +25,7 @@ const minus = 0x2d;
 const point = 0x2e;
 const zero = 0x30;
 
-/** Phases of a number without bounds; a state is digits in the phase times 16, plus the phase. */
+/** Phases of a number without bounds; a state is 16 times the digits in the phase, plus the phase. */
 const phase = {
   start: 0,
   sign: 1,
@@ -40,7 +40,7 @@ const phase = {
 const isWhole = (at: number): boolean =>
   at === phase.zero || at === phase.whole || at === phase.fraction || at === phase.exponent;
 
-/** The start of either machine is its first state. */
+/** Both machines start in their first state. */
 export const freeNumberStart = 0;
 export const boundedNumberStart = 0;
 
@@ -81,7 +81,7 @@ export function freeNumberMachine(id: number, isInteger: boolean): Machine<numbe
 
 // ---- within bounds
 
-/** 1, in units of the last digit after the point. */
+/** 1, in units of the last digit after the decimal point. */
 const unit = 10n ** BigInt(longestFraction);
 
 const ceilTo = (value: bigint, step: bigint): bigint => {
@@ -91,8 +91,8 @@ const ceilTo = (value: bigint, step: bigint): bigint => {
 const floorTo = (value: bigint, step: bigint): bigint => -ceilTo(-value, step);
 
 /**
- * A bound in units of the last digit, rounded inwards. It is taken as the shortest decimal that is this double: then every decimal on its
- * inner side is also a double on its inner side, since rounding keeps the order.
+ * A bound in units of the last digit, rounded inwards. The bound is read as the shortest decimal that is this double: every decimal on its
+ * inner side is then also a double on its inner side, since rounding is monotonic.
  */
 function inUnits(value: number, round: typeof ceilTo): bigint {
   const [, sign, whole = "", fraction = "", exponent = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(
@@ -116,9 +116,9 @@ function nextUp(value: number): number {
   return double[0];
 }
 
-/** Digits that are still to be read, from a smallest to a largest number; `""` where there is no bound: all are 0, or all are 9. */
+/** Remaining digits of the smallest and largest number; `""` if there is no bound: all 0 or all 9. */
 interface Digits {
-  /** How many there are before the point, and may be after it. */
+  /** Number of digits before the decimal point, and the maximum after it. */
   readonly whole: number;
   readonly fraction: number;
   readonly low: string;
@@ -131,7 +131,7 @@ const digitsOf = (counts: Pick<Digits, "whole" | "fraction">, low: string, high:
   high: /^9*$/.test(high) ? "" : high,
 });
 
-/** What is left after a digit; undefined where it leaves the range, or there is no place for it. */
+/** The remaining range after a digit; undefined if it is empty or no digit is left. */
 function after({ whole, fraction, low, high }: Digits, digit: string): Digits | undefined {
   if (whole + fraction === 0) return undefined;
   if ((low !== "" && digit < low[0]!) || (high !== "" && digit > high[0]!)) return undefined;
@@ -142,37 +142,37 @@ function after({ whole, fraction, low, high }: Digits, digit: string): Digits | 
   );
 }
 
-/** Digits after the point without which no number is in the range; `least` of them at least. */
+/** The fewest digits after the decimal point, at least `least`, with which some number is in the range. */
 function fractionDigits({ whole, fraction, low, high }: Digits, least: number): number {
   if (low === "") return least;
   for (let digits = least; digits < fraction; digits++) {
     const length = whole + digits;
-    // The smallest number of so many digits is the low bound, or the next one above it.
+    // The smallest number with this many digits is the low bound or the next larger one.
     if (/^0*$/.test(low.slice(length))) return digits;
     if (low.slice(0, length) < (high === "" ? "9".repeat(length) : high.slice(0, length))) return digits;
   }
   return fraction;
 }
 
-/** A place within a number. */
+/** A position within a number. */
 interface Place {
   readonly phase: "start" | "whole" | "point" | "fraction";
-  /** Before the point one for each number of digits that it may have, from the fewest on; after it only one. */
+  /** Before the decimal point, one range per possible number of digits, fewest first; after it, one range. */
   readonly ranges: readonly Digits[];
   readonly isWhole: boolean;
-  /** Bytes that are sure to be enough. */
+  /** Number of bytes that is sufficient to complete it. */
   readonly cost: number;
-  /** Numbers of the places after each symbol; −1: none, undefined: not computed yet. */
+  /** The next position for each symbol; −1: not allowed, undefined: not computed yet. */
   readonly next: (number | undefined)[];
 }
 
 const symbols = "0123456789.-";
-/** Of a place with its key, and the steps that making it takes; and those of finding the ranges. */
+/** Bytes of a position with its key, and the steps of creating it; below, the steps of computing the ranges. */
 const placeBytes = 2000;
 const placeSteps = 32;
 const rangesSteps = 128;
 
-/** Ranges by number of digits before the point, of numbers from `low` to `high`, which are not negative. */
+/** Ranges by number of digits before the decimal point, for non-negative numbers from `low` to `high`. */
 function rangesOf(low: bigint, high: bigint, isInteger: boolean): readonly Digits[] {
   const ranges: Digits[] = [];
   for (let whole = 1; whole <= longestWhole; whole++) {
@@ -189,17 +189,17 @@ function rangesOf(low: bigint, high: bigint, isInteger: boolean): readonly Digit
   return ranges;
 }
 
-/** Ranges of numbers without a sign, and of those after one. */
+/** Ranges of numbers without a sign, and of the digits after one. */
 function signedRanges({ isInteger, least, most, above, below }: NumberBounds): {
   readonly positive: readonly Digits[];
   readonly negative: readonly Digits[];
 } {
   const step = isInteger ? unit : 1n;
-  // The largest double is far outside of what is written.
+  // The largest double is far outside the range that can be written.
   const finite = (value: number): number => Math.max(-Number.MAX_VALUE, Math.min(value, Number.MAX_VALUE));
   const from = ceilTo(inUnits(finite(above ? nextUp(least) : least), ceilTo), step);
   const to = floorTo(inUnits(finite(below ? -nextUp(-most) : most), floorTo), step);
-  // −0 is left out.
+  // −0 is not written.
   const negated = { from: to < 0n ? -to : step, to: -from };
   return {
     positive: to < 0n ? [] : rangesOf(from > 0n ? from : 0n, to, isInteger),
@@ -237,7 +237,7 @@ export function boundedNumberMachine(id: number, bounds: NumberBounds, budget: G
     if (at === "start" && negative.length > 0) cost = Math.min(cost, 1 + costAt("whole", negative));
     return cost;
   };
-  /** Where a symbol leads, or −1. */
+  /** The next position for a symbol, or −1. */
   const follow = ({ phase: at, ranges }: Place, symbol: string): number => {
     if (symbol === "-") return at === "start" && negative.length > 0 ? placeOf("whole", negative) : -1;
     if (symbol === ".") {
@@ -264,7 +264,7 @@ export function boundedNumberMachine(id: number, bounds: NumberBounds, budget: G
       return next < 0 ? undefined : next;
     },
     ending: (index) => (places[index]!.isWhole ? nothing : undefined),
-    // Either there is no digit left, or digits before the point are at their end and no point may follow.
+    // Either no digit is left, or the digits before the decimal point are complete and none may follow.
     isOver: (index) => places[index]!.ranges.every(({ whole, fraction }) => whole + fraction === 0),
     cost: (index) => places[index]!.cost,
     keyOf: (index) => index,

@@ -1,7 +1,7 @@
 /**
- * JSON Schema, the common part of it, as nodes of a grammar. Whatever a schema demands is met by every text of its grammar, or refused by the
- * name of the keyword; what it only describes is left aside. Of what a schema permits, some is never written: properties that it does not
- * declare beside those that it does, white space, numbers of more than 15 digits.
+ * Converts the common part of JSON Schema to nodes of a grammar. Every text of the grammar satisfies the schema; a keyword that cannot be
+ * enforced is rejected by name; annotations are ignored. Some permitted values are never written: undeclared properties next to declared
+ * ones, white space, numbers of more than 15 digits.
  */
 import { InputError } from "../errors.ts";
 import { type GrammarBudget, grammarField } from "./budget.ts";
@@ -13,13 +13,13 @@ import type { Vocabulary } from "./vocabulary.ts";
 
 export type Schema = boolean | Readonly<Record<string, unknown>>;
 
-/** Bounds of one schema. */
+/** Limits on one schema. */
 const most = { schemas: 1000, depth: 128, literals: 65_536, values: 10_000, properties: 512 };
 
-/** Reading one schema, with the usual keywords. */
+/** Steps of reading one schema with a few keywords. */
 const schemaSteps = 16;
 
-/** Describe, and demand nothing. */
+/** Annotations, which have no effect on validity. */
 const annotations = new Set(
   "$schema $id $anchor $comment $defs definitions title description default examples example deprecated readOnly writeOnly".split(
     " ",
@@ -78,7 +78,7 @@ class SchemaReader {
   readonly nodes: JsonNodes;
   readonly #budget: GrammarBudget;
   readonly #root: unknown;
-  /** By the object itself: references lead to the same one. */
+  /** Keyed by the schema object: references to it give the same node. */
   readonly #read = new Map<unknown, Node>();
   #any: Node | undefined;
   #schemas = 0;
@@ -99,7 +99,7 @@ class SchemaReader {
     if (++this.#schemas > most.schemas) throw bad(at, `there are more than ${most.schemas} schemas in it`);
     if (depth > most.depth) throw bad(at, `it is more than ${most.depth} levels deep`);
     this.#budget.spend(schemaSteps);
-    // Known before its parts are, which may refer to it.
+    // Registered before its parts are read, because they may refer to it.
     let made: Node | undefined;
     this.#read.set(
       schema,
@@ -159,7 +159,7 @@ class SchemaReader {
   ): Node {
     const demands = given.filter((key) => key !== "type");
     const types = schema["type"] === undefined ? undefined : this.#types(schema["type"], `${at}/type`);
-    // A keyword of a type that a value does not have demands nothing of it; one that nobody knows might.
+    // A keyword of another type does not apply to a value; an unknown keyword might, so it is rejected.
     for (const key of demands) {
       if (!Object.values(keywordsOf).some((keywords) => keywords.includes(key))) throw cannot(at, key);
     }
@@ -210,7 +210,7 @@ class SchemaReader {
     this.#budget.spend(declared.length);
     const names = [...declared, ...[...(needed as Set<string>)].filter((name) => !Object.hasOwn(properties, name))];
     if (names.length > most.properties) {
-      throw bad(`${at}/properties`, `has ${names.length} properties, and ${most.properties} are taken`);
+      throw bad(`${at}/properties`, `must have at most ${most.properties} properties, got ${names.length}`);
     }
     const maxProperties = this.#count(schema, "maxProperties", at) ?? Number.POSITIVE_INFINITY;
     if ((this.#count(schema, "minProperties", at) ?? 0) > needed.size) {
@@ -221,7 +221,7 @@ class SchemaReader {
       return this.nodes.map(this.read(extra, `${at}/additionalProperties`, depth), maxProperties);
     }
     if (names.length > maxProperties) {
-      throw cannot(at, "maxProperties", "is supported where no more properties are declared");
+      throw cannot(at, "maxProperties", "must be at least the number of declared properties");
     }
     const list = names.map((name): Property => {
       const isDeclared = Object.hasOwn(properties, name);
@@ -240,7 +240,7 @@ class SchemaReader {
     const { uniqueItems } = schema;
     if (uniqueItems !== undefined && uniqueItems !== false && maxItems > 1) throw cannot(at, "uniqueItems");
     if (minItems > maxItems) return this.nodes.choice([]);
-    // Before 2020-12, items with places of their own were a list in `items`.
+    // Before draft 2020-12, `items` could be a list of schemas.
     if (Array.isArray(items)) throw cannot(at, "items", "is supported as one schema; use prefixItems for a list");
     const first = prefixItems === undefined ? [] : this.#list(prefixItems, `${at}/prefixItems`);
     return this.nodes.array({
@@ -290,7 +290,7 @@ class SchemaReader {
 
   #list(value: unknown, at: string): readonly unknown[] {
     if (!Array.isArray(value)) throw bad(at, "must be a list");
-    if (value.length > most.values) throw bad(at, `has ${value.length} entries, and ${most.values} are taken`);
+    if (value.length > most.values) throw bad(at, `must have at most ${most.values} entries, got ${value.length}`);
     this.#budget.spend(value.length);
     return value;
   }
@@ -310,14 +310,14 @@ class SchemaReader {
     this.#literals += text.length;
     this.#budget.spend(text.length / 8);
     if (this.#literals > most.literals) {
-      throw bad(at, `its names and fixed values are more than ${most.literals} characters`);
+      throw bad(at, `names and fixed values must have at most ${most.literals} characters in total`);
     }
   }
 
-  /** What a reference means. */
+  /** Resolves a reference. */
   #find(ref: unknown, from: string, depth: number): Node {
     const at = `${from}/$ref`;
-    if (typeof ref !== "string") throw bad(at, "must be a text");
+    if (typeof ref !== "string") throw bad(at, "must be a string");
     if (!/^#(?:\/|$)/.test(ref)) {
       throw cannot(from, "$ref", "is supported within the schema only, as in #/$defs/NAME");
     }

@@ -1,4 +1,4 @@
-/** Whether no value fits two of several schemas, as `oneOf` needs it. Says so only where it is plain to see. */
+/** Decides whether no value fits two of several schemas, as `oneOf` requires. Conservative: true only in simple cases. */
 import type { GrammarBudget } from "./budget.ts";
 
 const typesOf = (schema: Readonly<Record<string, unknown>>): readonly string[] | undefined => {
@@ -22,7 +22,7 @@ const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 const kindOf = (type: string): string => (type === "integer" ? "number" : type);
 
-/** Strings, numbers and the like that are the only ones here, as keys. */
+/** The constants of an enum or const, as keys. */
 function keysOf(schema: unknown, budget: GrammarBudget): ReadonlySet<string> | undefined {
   const values = isRecord(schema) ? valuesOf(schema) : undefined;
   if (values === undefined) return undefined;
@@ -32,7 +32,7 @@ function keysOf(schema: unknown, budget: GrammarBudget): ReadonlySet<string> | u
 }
 
 /**
- * Takes time in proportion to the schemas, but for objects that no single property tells apart: these are compared in pairs.
+ * Takes time linear in the schemas, except for objects without a property that distinguishes all of them: these are compared in pairs.
  *
  * @param schemas - options of a `oneOf`
  * @throws GrammarTooLargeError
@@ -62,7 +62,7 @@ export function areApart(schemas: readonly unknown[], budget: GrammarBudget): bo
   return objects.every(({ kinds }) => kinds?.size === 1) && areObjectsApart(objects, budget);
 }
 
-/** Objects without a property that tells all of them apart are compared in pairs. */
+/** Objects without a property that distinguishes all of them are compared in pairs. */
 const mostCompared = 256;
 
 function areObjectsApart(objects: readonly Facts[], budget: GrammarBudget): boolean {
@@ -95,11 +95,11 @@ const hasOtherMark = (a: Facts, b: Facts, budget: GrammarBudget): boolean => {
 interface Facts {
   readonly kinds: ReadonlySet<string> | undefined;
   readonly keys: ReadonlySet<string> | undefined;
-  /** Values of required properties, where they are fixed: what tells one kind of object from another. */
+  /** Constant values of required properties, which distinguish the kinds of objects. */
   readonly marks: ReadonlyMap<string, ReadonlySet<string>>;
 }
 
-/** Required properties that are looked at. */
+/** Maximum number of required properties that are examined. */
 const mostMarks = 256;
 
 function factsOf(schema: unknown, budget: GrammarBudget): Facts {

@@ -1,21 +1,21 @@
 /**
- * Reads a JSON string: whole UTF-8 characters and escapes between quotation marks, as many characters as allowed. A state is the number of
- * characters so far, as far as that matters, times 16, plus a phase.
+ * Reads a JSON string: whole UTF-8 characters and escapes between quotation marks, within the length limits. A state is 16 times the number
+ * of characters so far (as far as it matters), plus a phase.
  */
 import type { Machine } from "./machine.ts";
 
-/** Where within a character it is. */
+/** Phase: the position within a character. */
 export const stringPhase = {
   body: 0,
-  /** Behind a backslash. */
+  /** After a backslash. */
   escape: 1,
-  /** Behind `\u`; a first digit d must be followed by 0 to 7: halves of pairs are no characters. */
+  /** After `\u`; a first digit d must be followed by 0 to 7, because surrogates are not characters. */
   hex4: 2,
   hex3AfterD: 3,
   hex3: 4,
   hex2: 5,
   hex1: 6,
-  /** Bytes of a character that are to come, and those whose first one has a narrower range. */
+  /** Continuation bytes to come, and first bytes that restrict the range of the second byte. */
   more1: 7,
   more2: 8,
   more3: 9,
@@ -35,7 +35,7 @@ const escapes = new Set([...'"\\/bfnrt'].map((character) => character.charCodeAt
 const isHex = (byte: number): boolean =>
   (byte >= 0x30 && byte <= 0x39) || (byte >= 0x41 && byte <= 0x46) || (byte >= 0x61 && byte <= 0x66);
 
-/** The phase behind the first byte of a character, or undefined where none begins so. */
+/** The phase after the first byte of a character; undefined if the byte is not a valid first byte. */
 function leadPhase(byte: number): number | undefined {
   if (byte < 0x20) return undefined;
   if (byte < 0x80) return stringPhase.body;
@@ -49,7 +49,7 @@ function leadPhase(byte: number): number | undefined {
   return byte === 0xf4 ? stringPhase.afterF4 : undefined;
 }
 
-/** Ranges of the next byte, and the phase behind it. */
+/** Valid ranges of the next byte, and the phase after it. */
 const follow: Readonly<Record<number, readonly [least: number, most: number, next: number]>> = {
   [stringPhase.more1]: [0x80, 0xbf, stringPhase.body],
   [stringPhase.more2]: [0x80, 0xbf, stringPhase.more1],
@@ -60,7 +60,7 @@ const follow: Readonly<Record<number, readonly [least: number, most: number, nex
   [stringPhase.afterF4]: [0x80, 0x8f, stringPhase.more2],
 };
 
-/** The phase behind a byte within a character; `body` when the character is whole. */
+/** The phase after a byte within a character; `body` when the character is complete. */
 function nextPhase(phase: number, byte: number): number | undefined {
   const range = follow[phase];
   if (range !== undefined) return byte >= range[0] && byte <= range[1] ? range[2] : undefined;
@@ -82,7 +82,7 @@ function nextPhase(phase: number, byte: number): number | undefined {
   }
 }
 
-/** Tokens to the end of a character from each phase: a byte at a time, where there are tokens for such bytes. */
+/** Tokens to complete a character from each phase, one byte at a time, if the vocabulary has single-byte tokens. */
 function phaseCosts(single: ReadonlySet<number>): readonly number[] {
   const costs = new Array<number>(phases).fill(0);
   costs[stringPhase.escape] = 1;
@@ -100,20 +100,20 @@ function phaseCosts(single: ReadonlySet<number>): readonly number[] {
   return costs;
 }
 
-/** What all strings of a vocabulary share: its tokens that may stand between two characters and leave the string open, by number. */
+/** Shared by all strings of a vocabulary: the tokens that are allowed at a character boundary and leave the string open, by index. */
 export interface StringTables {
   readonly phaseCosts: readonly number[];
   readonly count: number;
   readonly ids: Int32Array;
-  /** Characters that each completes. */
+  /** Number of characters that each token completes. */
   readonly characters: Uint8Array;
-  /** Where within a character each ends. */
+  /** Phase in which each token ends. */
   readonly phases: Uint8Array;
-  /** No token has more bytes. */
+  /** Maximum bytes of a token. */
   readonly longest: number;
 }
 
-/** Makes the tables, token by token. @param size - tokens at most */
+/** Builds the tables, token by token. @param size - maximum number of tokens */
 export function createStringTables(size: number): {
   readonly add: (id: number, bytes: Uint8Array) => void;
   readonly finish: (single: ReadonlySet<number>) => StringTables;
@@ -144,23 +144,23 @@ export function createStringTables(size: number): {
 
 export interface StringBounds {
   readonly minLength: number;
-  /** Infinity: any. */
+  /** Infinity: no limit. */
   readonly maxLength: number;
 }
 
 export interface StringMachine extends Machine<number> {
-  /** Whether it stands between two characters, where {@link eachInner} holds. */
+  /** Whether the state is at a character boundary, where {@link eachInner} applies. */
   isInBody(state: number): boolean;
-  /** Calls with every token that may stand here and leaves the string open, and with the cost after it. */
+  /** Calls `visit` with every token that is allowed here and leaves the string open, and with the cost after it. */
   eachInner(state: number, take: (id: number, cost: number) => void): void;
-  /** Tokens that it looks at. */
+  /** Number of tokens that it examines. */
   readonly innerTokens: number;
 }
 
 export const stringStart = stringPhase.start;
 
 export function stringMachine(id: number, tables: StringTables, { minLength, maxLength }: StringBounds): StringMachine {
-  // Where nothing bounds the number of characters from above, more than the least need no counting.
+  // Without a maximum length, characters above the minimum need no counting.
   const counted = maxLength === Number.POSITIVE_INFINITY ? minLength : maxLength;
   const at = (count: number, phase: number): number => Math.min(count, counted) * phases + phase;
   const nothing = [undefined] as const;
@@ -189,7 +189,7 @@ export function stringMachine(id: number, tables: StringTables, { minLength, max
       return tables.phaseCosts[phase]! + Math.max(0, minLength - countOf(state) - within) + 1;
     },
     keyOf: (state) => state,
-    // Where every token fits, the number of characters does not matter.
+    // If every token fits, the number of characters does not matter.
     maskKeyOf: (state) => {
       const count = countOf(state);
       return count >= minLength && maxLength - count > tables.longest ? `any${phaseOf(state)}` : state;

@@ -1,6 +1,6 @@
 /**
- * A tree of byte strings in flat arrays: a large vocabulary has half a million nodes, and objects for them would take seconds and a hundred
- * megabytes. Node 0 is the root, and as a child it means that there is none.
+ * A trie of byte strings in flat arrays: a large vocabulary has half a million nodes, which as objects would take seconds and a hundred
+ * megabytes. Node 0 is the root; as a child, 0 means none.
  */
 
 export class Trie {
@@ -11,11 +11,11 @@ export class Trie {
   #token: Int32Array;
   /** Another token with the same bytes, plus one. */
   #sameAs: Map<number, number> | undefined;
-  /** Children of the root by byte, in large trees: most searches begin there. */
+  /** Children of the root by byte, in large tries: most searches begin there. */
   readonly #first: Int32Array | undefined;
   #size = 1;
 
-  /** @param nodes - that are expected; more are possible */
+  /** @param nodes - expected number of nodes; the trie can grow beyond it */
   constructor(nodes = 1024) {
     if (nodes >= 1024) this.#first = new Int32Array(256);
     this.#byte = new Uint8Array(nodes);
@@ -24,7 +24,7 @@ export class Trie {
     this.#token = new Int32Array(nodes);
   }
 
-  /** Nodes, with the root. Children have larger numbers than their parents. */
+  /** Number of nodes, including the root. Children have larger numbers than their parents. */
   get size(): number {
     return this.#size;
   }
@@ -33,7 +33,7 @@ export class Trie {
     return this.#byte.length * 13 + (this.#first?.byteLength ?? 0);
   }
 
-  /** Adds a byte string; returns the node at its end. */
+  /** Adds a byte string; returns its last node. */
   add(bytes: Uint8Array, token: number): number {
     let node = 0;
     for (const byte of bytes) node = this.childAt(node, byte) || this.#grow(node, byte);
@@ -78,7 +78,7 @@ export class Trie {
     return this.#child[node]!;
   }
 
-  /** The next child of the same parent, or 0. */
+  /** The next sibling, or 0. */
   nextSibling(node: number): number {
     return this.#sibling[node]!;
   }
@@ -97,7 +97,7 @@ export class Trie {
     return this.#token[node] !== 0;
   }
 
-  /** Calls with every token that ends here: vocabularies may write the same bytes in two ways. */
+  /** Calls `visit` with every token that ends here: vocabularies may have several tokens with the same bytes. */
   eachToken(node: number, take: (token: number) => void): void {
     for (let token = this.#token[node]!; token !== 0; token = this.#sameAs?.get(token - 1) ?? 0) take(token - 1);
   }

@@ -1,6 +1,6 @@
 /**
- * The vocabulary as an automaton sees it: the bytes of every token that may stand in a text, as a tree, so that tokens which begin alike
- * are tried once. Special tokens, and tokens without bytes, are not in it.
+ * The vocabulary for automata: a trie of the bytes of all tokens that may occur in a text, so that common prefixes are examined once.
+ * Excludes special tokens and tokens without bytes.
  */
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { InputError } from "../errors.ts";
@@ -12,32 +12,32 @@ export interface Vocabulary {
   /** Ids are below this. */
   readonly size: number;
   readonly tree: Trie;
-  /** The same, of those tokens only that have a quotation mark: all that can end a JSON string. */
+  /** Only the tokens with a quotation mark: those that can end a JSON string. */
   readonly quoted: Trie;
-  /** The bytes of each token in the tree. */
+  /** The bytes of each token in the trie. */
   readonly bytesOf: ReadonlyMap<number, Uint8Array>;
-  /** Bytes that are tokens of their own. */
+  /** Bytes that are single tokens. */
   readonly single: ReadonlySet<number>;
   readonly strings: StringTables;
 }
 
 const quote = 0x22;
-/** Longer ones are rows of dashes or spaces, which nothing here needs. */
+/** Longer tokens (rows of dashes or spaces) are left out; no format needs them. */
 const longestToken = 64;
-/** Of one token, in the steps of a slice. */
+/** Cost of adding one token, in steps of a slice. */
 const tokenSteps = 4;
 
-/** Makes the vocabulary in slices: that of a large model takes half a second. */
+/** Builds the vocabulary in slices: a large one takes half a second. */
 export interface VocabularyBuilder {
   /**
    * Continues for one slice. Returns the vocabulary when it is complete.
    *
-   * @throws InputError when tokens do not stand for bytes, or a visible ASCII character has no token of its own
+   * @throws InputError if the bytes of tokens are unknown, or a visible ASCII character is not a token
    */
   advance(slice: Slice): Vocabulary | undefined;
 }
 
-/** @param vocabSize - tokens that the model knows; a tokenizer may have more */
+/** @param vocabSize - the model's number of tokens; a tokenizer may have more */
 export function createVocabularyBuilder(tokenizer: Tokenizer, vocabSize: number): VocabularyBuilder {
   const tree = new Trie();
   const quoted = new Trie();
@@ -48,7 +48,7 @@ export function createVocabularyBuilder(tokenizer: Tokenizer, vocabSize: number)
   let next = 0;
   const add = (id: number): void => {
     const bytes = tokenizer.tokenBytes(id);
-    if (bytes === undefined) throw unfit("its tokens do not stand for bytes");
+    if (bytes === undefined) throw unfit("the bytes of its tokens are unknown");
     if (bytes.length === 0 || bytes.length > longestToken || tokenizer.isSpecial(id)) return;
     tree.add(bytes, id);
     if (bytes.includes(quote)) quoted.add(bytes, id);

@@ -1,4 +1,4 @@
-/** Element types of tensors: ONNX's codes, their sizes, and how host arrays are written and read. */
+/** Element types of tensors: ONNX's codes, sizes, and conversion of host arrays. */
 import { EngineError } from "../errors.ts";
 import type { Dtype } from "../graph/graph.ts";
 import type { Value } from "../runtime/runtime.ts";
@@ -10,7 +10,7 @@ const elementBytes: Readonly<Record<Dtype, number>> = { float32: 4, int32: 4, in
 export const bytesOf = (dtype: Dtype, dims: readonly number[]): number =>
   dims.reduce((product, dim) => product * dim, elementBytes[dtype]);
 
-/** Writes a value's elements into memory of the given type. @throws EngineError when they are of another kind. */
+/** Writes a value's elements to memory as the given type. @throws EngineError if they are of another type */
 export function writeElements(memory: ArrayBuffer, at: number, dtype: Dtype, { data }: Value): void {
   const { length } = data;
   if (dtype === "float32" && (data instanceof Float32Array || data instanceof Float64Array)) {
@@ -20,7 +20,7 @@ export function writeElements(memory: ArrayBuffer, at: number, dtype: Dtype, { d
   } else if (dtype === "int64" && data instanceof BigInt64Array) {
     new BigInt64Array(memory, at, length).set(data);
   } else if (dtype === "int64" && data instanceof Int32Array) {
-    // Two halves instead of bigints, of which there may be a million: low word first on every platform that is supported.
+    // Two 32-bit halves per value: up to a million bigints would be slow. Low word first on every supported platform.
     const words = new Int32Array(memory, at, 2 * length);
     for (let i = 0; i < length; i++) {
       words[2 * i] = data[i]!;
@@ -31,7 +31,7 @@ export function writeElements(memory: ArrayBuffer, at: number, dtype: Dtype, { d
   }
 }
 
-/** A copy of elements in memory; integers and bools become Int32Array. */
+/** A copy of the elements; integers and bools become Int32Array. */
 export function readElements(memory: ArrayBuffer, dtype: Dtype): Value["data"] {
   if (dtype === "float32") return new Float32Array(memory).slice();
   if (dtype === "int32") return new Int32Array(memory).slice();

@@ -1,4 +1,4 @@
-/** Failures of native work, by the words of the libraries that report them. */
+/** Classification of native failures by the libraries' messages. */
 import { expect, it } from "vitest";
 import { explainFailure } from "./failures.ts";
 import { OrtFailure } from "./ort-api.ts";

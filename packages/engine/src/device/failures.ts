@@ -1,18 +1,18 @@
-/** What a failure of native work means: not enough memory, a run that was ended, a device that cannot be used any longer, or a defect. */
+/** Classifies failures of native code: out of memory, terminated run, lost device, or a defect. */
 import { DeviceError, EngineError } from "../errors.ts";
 import { OrtFailure } from "./ort-api.ts";
 
-/** The allocators' own words, CUDA's and Dawn's. */
+/** Out-of-memory messages of onnxruntime's allocators, CUDA and Dawn. */
 const memoryWords =
   /out of memory|OutOfMemory|Failed to allocate memory|Available memory of \d+ is smaller|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|bad_alloc/i;
-/** After one of these nothing on the device is certain, and CUDA refuses all further work in the process. */
+/** Messages after which the device's state is unknown. CUDA then rejects all further work in the process. */
 const lossWords =
   /CUDA (failure|error)|CUBLAS|CUDNN|cudaError|WebGPU validation failed|Failed to download data|Failed to wait|Failed to pop WebGPU|device (was |is )?lost|VK_ERROR|DXGI_ERROR/i;
 const endedWords = /terminate flag/i;
 
 const firstLine = (text: string): string => text.split("\n")[0]!.trim();
 
-/** The error that callers see instead of what native code has thrown. */
+/** Converts a native failure to the error that callers receive. */
 export function explainFailure(error: unknown, device: { readonly name: string }): unknown {
   if (!(error instanceof OrtFailure)) return error;
   const { message } = error;

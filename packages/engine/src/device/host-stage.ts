@@ -1,18 +1,18 @@
 /**
- * Host memory that runs are given their inputs in. It is allocated by onnxruntime, because what lies in a small typed array may move, and
- * kept from run to run: inputs of a run lie end to end in it until the run has ended.
+ * Host memory for the inputs of runs. onnxruntime allocates it, because small typed arrays can move; it is reused from run to run, with the
+ * inputs of a run stored one after the other.
  */
 import type { Dtype } from "../graph/graph.ts";
 import type { Value } from "../runtime/runtime.ts";
 import { bytesOf, elementCodes, writeElements } from "./element-types.ts";
 import type { OrtApi, Pointer } from "./ort-api.ts";
 
-/** Where onnxruntime's own allocator would put a tensor. */
+/** Alignment of tensors in onnxruntime's own allocator. */
 const alignment = 64;
 
 const aligned = (bytes: number): number => Math.ceil(bytes / alignment) * alignment;
 
-/** A value to stage, and the element type that is wanted of it. */
+/** A value to stage, and its element type. */
 export interface Staged {
   readonly name: string;
   readonly dtype: Dtype;
@@ -26,7 +26,7 @@ export class HostStage {
   #address: Pointer = 0n;
   #memory = new ArrayBuffer(0);
 
-  /** @param memoryInfo - of host memory */
+  /** @param memoryInfo - describes host memory */
   constructor(api: OrtApi, memoryInfo: Pointer) {
     this.#api = api;
     this.#memoryInfo = memoryInfo;
@@ -34,8 +34,8 @@ export class HostStage {
   }
 
   /**
-   * Puts values into the memory, in place of those of the run before, and calls `use` with a tensor over each. The tensors are released when
-   * it returns; the memory stays as it is until the next call.
+   * Copies values into the memory, overwriting those of the previous run, and calls `use` with a tensor over each. The tensors are released
+   * when it returns; the memory stays valid until the next call.
    */
   with<T>(values: readonly Staged[], use: (tensors: readonly Pointer[]) => T): T {
     const offsets: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * Calls onnxruntime's C API through koffi, a foreign function interface with prebuilt binaries: nothing is compiled on a user's machine.
- * The library is the one that `onnxruntime-node` has installed, so both share one copy of it in a process.
+ * Calls onnxruntime's C API through koffi, a foreign function interface with prebuilt binaries, so that nothing is compiled on a user's
+ * machine. The library is the one of `onnxruntime-node`, so both share one copy per process.
  */
 import type { LibraryHandle } from "koffi";
 import { throughGateSync } from "../worker/native-call-gate.ts";
@@ -9,16 +9,16 @@ import { actions, apiVersion, makers, type OrtApi, OrtFailure, type Pointer, rea
 type NativeFunction = (...args: readonly unknown[]) => unknown;
 
 const addressBytes = 8;
-/** koffi unloads a library when its handle is collected, whoever still calls into it. */
+/** Keeps the handle alive: koffi unloads a library when its handle is collected, even while its functions are in use. */
 const kept: LibraryHandle[] = [];
 
-/** Everything below takes and gives addresses as bigints; koffi gives null for NULL. */
+/** Addresses are bigints; koffi returns null for NULL. */
 const asPointer = (value: unknown): Pointer => (value === null || value === undefined ? 0n : (value as Pointer));
 
 /**
- * @param path - absolute, of the library
- * @param gate - what every native call passes, so that none begins while the process ends
- * @throws Error when koffi is not installed or the library cannot be loaded
+ * @param path - absolute path of the library
+ * @param gate - every native call passes it, so that none begins while the process exits
+ * @throws Error if koffi is not installed or the library cannot be loaded
  */
 export async function loadOrtApi(path: string, gate?: Int32Array<SharedArrayBuffer>): Promise<OrtApi> {
   const koffi = await import("koffi");
@@ -41,7 +41,7 @@ export async function loadOrtApi(path: string, gate?: Int32Array<SharedArrayBuff
   const errorCode = bind(readers.GetErrorCode.place, "int", readers.GetErrorCode.takes);
   const errorMessage = bind(readers.GetErrorMessage.place, "const char *", readers.GetErrorMessage.takes);
   const releaseStatus = bind(releases.ReleaseStatus.place, "void", releases.ReleaseStatus.takes);
-  /** A function that returns a status: throws when there is one. */
+  /** Wraps a function that returns a status: throws if the status is an error. */
   const checked = (name: string, { place, takes }: { place: number; takes: readonly string[] }): NativeFunction => {
     const call = bind(place, "void *", takes);
     return (...args) => {

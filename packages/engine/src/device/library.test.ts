@@ -1,4 +1,4 @@
-/** The library comes out of the installed package, by an absolute path, whatever the environment says. */
+/** The library is the installed package's, at an absolute path that does not depend on the environment. */
 import { isAbsolute } from "node:path";
 import { afterEach, expect, it, vi } from "vitest";
 import { loadOrtApi } from "./koffi-api.ts";

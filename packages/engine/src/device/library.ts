@@ -1,6 +1,6 @@
 /**
- * Where onnxruntime's library is: inside the installed package `onnxruntime-node`, and nowhere else. The path is absolute, so that no
- * environment variable and no search path chooses another library.
+ * Finds onnxruntime's library inside the installed package `onnxruntime-node`. The path is absolute, so that neither an environment
+ * variable nor a search path can select another library.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -9,15 +9,15 @@ import { DeviceError } from "../errors.ts";
 import { nativeHint } from "../runtime/ort.ts";
 
 export interface OrtLibrary {
-  /** Absolute. */
+  /** Absolute path. */
   readonly path: string;
-  /** Its folder, where providers lie that are libraries of their own. */
+  /** Its folder, which also contains providers in libraries of their own. */
   readonly folder: string;
-  /** Of the package, which the library's own version must equal. */
+  /** Version of the package; the library's own version must be equal. */
   readonly version: string;
 }
 
-/** By platform. On macOS the name by which the package's own binding loads it: another name would be another copy in the process. */
+/** By platform. On macOS, the name that the package's own binding loads: another name would load a second copy into the process. */
 const fileNames: Readonly<Record<string, string>> = {
   linux: "libonnxruntime.so.1",
   darwin: "libonnxruntime.1.dylib",
@@ -27,7 +27,7 @@ const fileNames: Readonly<Record<string, string>> = {
 export interface LibraryPlaces {
   readonly platform?: string;
   readonly arch?: string;
-  /** Of `onnxruntime-node`; absent where it is not installed. */
+  /** `package.json` of `onnxruntime-node`; absent if it is not installed. */
   readonly packageFile?: string;
 }
 
@@ -39,7 +39,7 @@ const installed = (): string | undefined => {
   }
 };
 
-/** @throws DeviceError when there is none for this platform. */
+/** @throws DeviceError if there is no library for this platform */
 export function findLibrary({
   platform = process.platform,
   arch = process.arch,

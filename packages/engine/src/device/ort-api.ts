@@ -1,27 +1,27 @@
 /**
- * onnxruntime's C API as the device runtime sees it: the functions in use by name, with the place of each in the table `OrtApi` (an
- * append-only ABI) and its arguments. How they are called is `koffi-api.ts`; tests put a fake in its place.
+ * The functions of onnxruntime's C API in use, by name, with the index of each in the table `OrtApi` (an append-only ABI) and its
+ * arguments. `koffi-api.ts` calls them; tests use a fake.
  */
 
 /** An address. 0n is NULL. */
 export type Pointer = bigint;
 
-/** The version of the table that is asked for; its functions have the places below in every later version. */
+/** The requested version of the table; functions keep their indices in later versions. */
 export const apiVersion = 24;
 
 interface Signature {
-  /** In `struct OrtApi` of onnxruntime_c_api.h. */
+  /** Index in `struct OrtApi` of onnxruntime_c_api.h. */
   readonly place: number;
-  /** In koffi's spelling. A function that makes something has one more argument behind these, a pointer that it fills in. */
+  /** Argument types in koffi's notation. A function that creates an object takes one more argument, a pointer to the result. */
   readonly takes: readonly string[];
 }
 
 const pointer = "void *";
-/** NULL-terminated strings of a list whose length is given. */
+/** An array of NULL-terminated strings whose length is passed separately. */
 const texts = "const char **";
 const shape = "const int64_t *";
 
-/** Functions that fill in a pointer. */
+/** Functions that return an object through a pointer. */
 export const makers = {
   CreateEnv: { place: 3, takes: ["int", "const char *"] },
   CreateSessionFromArray: { place: 8, takes: [pointer, pointer, "size_t", pointer] },
@@ -39,7 +39,7 @@ export const makers = {
   CreateCUDAProviderOptions: { place: 205, takes: [] },
 } as const satisfies Record<string, Signature>;
 
-/** Functions that only act. */
+/** Functions without a result. */
 export const actions = {
   DisableMemPattern: { place: 17, takes: [pointer] },
   SetSessionLogSeverityLevel: { place: 22, takes: [pointer, "int"] },
@@ -67,7 +67,7 @@ export const actions = {
   SetDeterministicCompute: { place: 273, takes: [pointer, "bool"] },
 } as const satisfies Record<string, Signature>;
 
-/** Functions that free something, or clear it, and cannot fail. */
+/** Functions that free or clear something; they cannot fail. */
 export const releases = {
   ReleaseEnv: { place: 92, takes: [pointer] },
   ReleaseStatus: { place: 93, takes: [pointer] },
@@ -84,7 +84,7 @@ export const releases = {
   ReleaseCUDAProviderOptions: { place: 208, takes: [pointer] },
 } as const satisfies Record<string, Signature>;
 
-/** Functions with more than one result. */
+/** Functions with several results. */
 export const readers = {
   GetErrorCode: { place: 1, takes: [pointer] },
   GetErrorMessage: { place: 2, takes: [pointer] },
@@ -97,22 +97,22 @@ export const readers = {
 } as const satisfies Record<string, Signature>;
 
 export interface OrtApi {
-  /** Of the library, for example `1.30.0`. */
+  /** Version of the library, for example `1.30.0`. */
   readonly version: string;
   /** @throws {@link OrtFailure} */
   make(name: keyof typeof makers, ...args: readonly unknown[]): Pointer;
   /** @throws {@link OrtFailure} */
   act(name: keyof typeof actions, ...args: readonly unknown[]): void;
   release(name: keyof typeof releases, pointer: Pointer): void;
-  /** The values that a run has bound, in the order in which outputs were bound; each is released by the caller. */
+  /** Output values of a run, in the order in which they were bound; the caller releases each. */
   boundOutputs(binding: Pointer): readonly Pointer[];
-  /** Element type (of ONNX) and shape of a tensor. */
+  /** Element type (ONNX code) and shape of a tensor. */
   shapeOf(value: Pointer): { readonly elementType: number; readonly dims: readonly number[] };
-  /** Memory as it is, for as long as it exists. */
+  /** A view of native memory, valid until it is freed. */
   view(address: Pointer, byteLength: number): ArrayBuffer;
 }
 
-/** A status that is not OK. */
+/** A status other than OK. */
 export class OrtFailure extends Error {
   /** `OrtErrorCode`. */
   readonly code: number;

@@ -1,4 +1,4 @@
-/** The binding over onnxruntime's CPU provider, which every machine has; and over WebGPU where there is a driver. */
+/** The device binding over onnxruntime's CPU provider, and over WebGPU if there is a driver. */
 import { afterAll, describe, expect, it } from "vitest";
 import { EngineError } from "../errors.ts";
 import { Graph } from "../graph/graph.ts";
@@ -9,7 +9,7 @@ import { openTestDevice, testKinds } from "../testing/devices.ts";
 import type { OrtDevice } from "./ort-device.ts";
 
 const width = 256;
-/** Writes rows of a pool in place, and returns a new value beside it. */
+/** Writes rows of a pool in place and returns a new value. */
 const scatterGraph = (): Graph => {
   const graph = new Graph();
   const pool = graph.input("pool", [16, width]);
@@ -87,7 +87,7 @@ describe.each(testKinds)("%s", (kind) => {
     expect(await codeOf(program.runOnDevice({ pool: other, ...update(0, 1) }, { into: { next: pool } }))).toBe(
       "released",
     );
-    // The device is as usable as before.
+    // The device is still usable.
     expect((await program.runOnDevice({ pool: other, ...update(0, 5) })).values["sum"]!.data[0]).toBe(5);
   });
 
@@ -146,7 +146,7 @@ it("runs 10,000 times without growing", async () => {
   await run(2000);
   const { rss } = process.memoryUsage();
   await run(10_000);
-  // One value of a run that was not freed would be 10 MB, its bookkeeping alone 2; half of what all of them would take is the heap's to vary in.
+  // An output that was never freed would add up to 10 MB, its bookkeeping alone to 2 MB; half of that is allowed for noise of the heap.
   expect(process.memoryUsage().rss - rss).toBeLessThan(2e7);
   expect(device.valueBytes).toBe(4 * 16 * width);
   device.dispose();

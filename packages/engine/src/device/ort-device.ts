@@ -1,7 +1,7 @@
 /**
- * A device behind onnxruntime's C API: its environment, its shared allocator, the values that live on it, and the programs that run on
- * it. One run at a time; every run is synchronised before its results are used, so sessions never see each other's unfinished work.
- * What differs between providers is in `providers.ts`, how the library is called in `koffi-api.ts`.
+ * A device behind onnxruntime's C API: its environment, shared allocator, values and programs. One run at a time; each run is synchronised
+ * before its results are used, so that sessions never read unfinished results of each other. Differences between providers are in
+ * `providers.ts`, calls of the library in `koffi-api.ts`.
  */
 import { EngineError } from "../errors.ts";
 import { type Dtype, Graph } from "../graph/graph.ts";
@@ -22,29 +22,29 @@ import { OrtProgram } from "./ort-program.ts";
 import { OrtValue } from "./ort-value.ts";
 import { type Provider, providers } from "./providers.ts";
 
-/** What a device is opened with. */
+/** Options for opening a device. */
 export interface OrtDeviceOptions {
   readonly api: OrtApi;
   readonly kind: Device["kind"];
   readonly name: string;
-  /** The limit of the shared allocator, where the provider has one. */
+  /** Limit of the shared allocator, if the provider has one. */
   readonly memoryBytes: number;
-  /** For operations that run on the CPU. */
+  /** Threads of operations that run on the CPU. */
   readonly threads: number;
   /** @defaultValue the only one, or the fastest */
   readonly deviceIndex?: number;
-  /** Held during a run, by whichever thread uses the device: 0 is free, 1 is held. */
+  /** Lock held during a run, shared by all threads that use the device: 0 is free, 1 is held. */
   readonly lock?: Int32Array<SharedArrayBuffer>;
 }
 
 const severityError = 3;
 const noOptimization = 0;
-/** Not empty, because not every provider can copy an empty tensor. */
+/** Not empty, because some providers cannot copy an empty tensor. */
 const placeholder: Value = { data: new Float32Array(1), dims: [1] };
 /** `OrtAllocatorType`. */
 const allocatorType = { device: 0, arena: 1 } as const;
 
-/** The session options, allocator and bookkeeping that all programs of a device share. */
+/** Session options, allocator and bookkeeping shared by all programs of a device. */
 export class OrtDevice implements Device {
   readonly kind: Device["kind"];
   readonly name: string;
@@ -52,10 +52,10 @@ export class OrtDevice implements Device {
   readonly api: OrtApi;
   readonly provider: Provider;
   readonly stage: HostStage;
-  /** Where results for the host go. */
+  /** Memory of outputs for the host. */
   readonly hostMemory: Pointer;
   readonly deviceMemory: Pointer;
-  /** One for all runs, so that any thread can end the run that is going on. */
+  /** One for all runs, so that another thread can terminate the current run. */
   readonly runOptions: Pointer;
   readonly traffic: BusTraffic & { toDevice: number; fromDevice: number } = { toDevice: 0, fromDevice: 0 };
   readonly #env: Pointer;
@@ -63,9 +63,9 @@ export class OrtDevice implements Device {
   readonly #lock: Int32Array<SharedArrayBuffer> | undefined;
   readonly #values = new Set<OrtValue>();
   readonly #programs = new Set<OrtProgram>();
-  /** By the array that a weight lies in on the host. */
+  /** Keyed by the weight's array on the host. */
   readonly #weights = new Map<Float32Array, OrtValue>();
-  /** One-node programs that move values, by element type and rank. */
+  /** One-node programs that copy values, by element type and rank. */
   readonly #movers = new Map<string, Promise<DeviceProgram>>();
   #lost: EngineError | undefined;
   #disposed = false;
@@ -127,19 +127,19 @@ export class OrtDevice implements Device {
     const { api } = this;
     const settings = api.make("CreateSessionOptions");
     api.act("SetSessionLogSeverityLevel", settings, severityError);
-    // As for the native runtime: graphs are written with fused operations already, and shapes rarely recur.
+    // As in the native runtime: graphs already use fused operations, and shapes rarely recur.
     api.act("SetSessionGraphOptimizationLevel", settings, noOptimization);
     api.act("DisableMemPattern", settings);
     api.act("SetIntraOpNumThreads", settings, this.#threads);
     api.act("AddSessionConfigEntry", settings, "session.use_env_allocators", "1");
     api.act("SetDeterministicCompute", settings, true);
-    // A node that the provider lacks would take its inputs over the bus, uncounted: an error instead.
+    // Makes a node that the provider lacks an error: otherwise it would run on the CPU, and its inputs would cross the bus uncounted.
     if (this.kind === "webgpu") api.act("AddSessionConfigEntry", settings, "session.disable_cpu_ep_fallback", "1");
     this.provider.append?.(api, settings);
     return settings;
   }
 
-  /** A weight on the device: uploaded by the first program that names it. */
+  /** A weight on the device, uploaded by the first program that uses it. */
   async #weight(name: string, weights: WeightMap): Promise<OrtValue> {
     const weight = weights.get(name);
     if (!weight) throw new EngineError("missing_weight", `weight ${name} is not bound`);
@@ -156,7 +156,7 @@ export class OrtDevice implements Device {
 
   // ---- values
 
-  /** Takes over a value of onnxruntime's. `onFree` is called when its memory is free. */
+  /** Takes ownership of an onnxruntime value. `onFree` is called when its memory is freed. */
   adopt(pointer: Pointer, type: { dtype: Dtype; dims: readonly number[] }, onFree: () => void): OrtValue {
     const value = new OrtValue(pointer, type, () => {
       this.#values.delete(value);
@@ -167,7 +167,7 @@ export class OrtDevice implements Device {
     return value;
   }
 
-  /** A value of this device, of another one or none: @throws EngineError */
+  /** @throws EngineError if the value belongs to another device or to none */
   own(value: DeviceValue): OrtValue {
     if (value instanceof OrtValue && (this.#values.has(value) || value.isReleased)) return value;
     throw new EngineError("foreign_value", "a value of another device cannot be used here");
@@ -198,7 +198,7 @@ export class OrtDevice implements Device {
     return mover;
   }
 
-  /** Puts a tensor of one element in the place of an input, so that a binding lets go of the one before. */
+  /** Binds a one-element tensor in place of an input, so that the binding releases the previous one. */
   bindPlaceholder(binding: Pointer, name: string): void {
     this.stage.with([{ name, dtype: "float32", value: placeholder }], ([tensor]) =>
       this.api.act("BindInput", binding, name, tensor),
@@ -207,7 +207,7 @@ export class OrtDevice implements Device {
 
   // ---- runs
 
-  /** Runs native work alone on the device, and explains its failure. */
+  /** Runs native work exclusively on the device and classifies its failure. */
   exclusively<T>(work: () => T): T {
     this.#checkOpen();
     this.#acquire();
@@ -231,7 +231,7 @@ export class OrtDevice implements Device {
     Atomics.notify(lock, 0, 1);
   }
 
-  /** Explains what native work fails with. After a failure that leaves the device in an unknown state nothing else is tried on it. */
+  /** Classifies a failure of native work. After one that leaves the device in an unknown state, all later calls fail. */
   #guard<T>(work: () => T): T {
     try {
       return work();
@@ -247,13 +247,13 @@ export class OrtDevice implements Device {
     if (this.#disposed) throw new EngineError("closed", "the device was closed");
   }
 
-  // ---- the end
+  // ---- closing
 
-  /** Frees all programs and values, released or not. */
+  /** Frees all programs and values, including unreleased ones. */
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    // Values first: the allocators of some providers go with their sessions.
+    // Values first: with some providers the allocators are freed with their sessions.
     for (const program of this.#programs) program.unbindAll();
     for (const value of [...this.#values]) value.release();
     for (const program of [...this.#programs]) program.free();
@@ -265,7 +265,7 @@ export class OrtDevice implements Device {
       try {
         api.act("UnregisterAllocator", this.#env, this.deviceMemory);
       } catch (error) {
-        // A process has one environment: another engine's end may have unregistered it. Sessions keep what they use.
+        // The process has one environment, and closing another engine may have unregistered the allocator. Sessions keep what they use.
         if (!(error instanceof OrtFailure)) throw error;
       }
     }

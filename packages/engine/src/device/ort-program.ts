@@ -1,5 +1,5 @@
 /**
- * A session and its I/O binding. Frozen weights are bound once; a device value stays bound until another takes its place or it is
+ * A session and its I/O binding. Frozen weights are bound once; a device value stays bound until another value replaces it or it is
  * released; host values are staged and bound at every run.
  */
 import { EngineError } from "../errors.ts";
@@ -19,7 +19,7 @@ import type { Pointer } from "./ort-api.ts";
 import type { OrtDevice } from "./ort-device.ts";
 import type { OrtValue } from "./ort-value.ts";
 
-/** Whatever a graph allows: WebGPU fails on every empty tensor, so code for devices has none. */
+/** No size may be 0, independent of the graph: WebGPU fails on empty tensors, so device code has none. */
 const nothingEmpty: ReadonlySet<string> = new Set();
 
 export interface OrtProgramParts {
@@ -40,7 +40,7 @@ export class OrtProgram implements DeviceProgram {
   readonly #inputs: readonly Tensor[];
   readonly #outputs: readonly Output[];
   readonly #bound = new Map<string, OrtValue>();
-  /** Values that its runs have made and that are not released: WebGPU frees them by the session's allocator. */
+  /** Unreleased outputs of its runs: on WebGPU they are freed with the session's allocator. */
   #liveValues = 0;
   #isClosed = false;
   #session: Pointer;
@@ -66,7 +66,7 @@ export class OrtProgram implements DeviceProgram {
   }
 
   runOnDevice(inputs: Readonly<Record<string, RunInput>>, options: DeviceRunOptions = {}): Promise<DeviceOutputs> {
-    // The library computes on the thread that asks.
+    // The library computes on the calling thread.
     return new Promise((resolve) => resolve(this.#device.exclusively(() => this.#run(inputs, options.into ?? {}))));
   }
 
@@ -153,7 +153,7 @@ export class OrtProgram implements DeviceProgram {
     this.#bound.delete(name);
   }
 
-  /** A bound value is being released: the binding would keep its memory. */
+  /** Called when a bound value is released: otherwise the binding would keep its memory. */
   readonly #unbind = (value: OrtValue): void => {
     for (const [name, held] of this.#bound) {
       if (held !== value) continue;
@@ -167,7 +167,7 @@ export class OrtProgram implements DeviceProgram {
     if (this.#isClosed && this.#liveValues === 0) this.free();
   };
 
-  /** Lets go of what it was given. Its memory is freed with the last value that it has made. Idempotent. */
+  /** Releases its bindings. The session is freed with the last of its outputs. Idempotent. */
   dispose(): Promise<void> {
     this.#isClosed = true;
     this.unbindAll();
@@ -196,7 +196,7 @@ export class OrtProgram implements DeviceProgram {
   }
 }
 
-/** @throws EngineError when a size that the graph knows is another one, or the elements are not as many as the shape says. */
+/** @throws EngineError if a size differs from the graph's, or the number of elements does not match the shape */
 function checkShape(name: string, value: RunInput, shape: Tensor["shape"]): void {
   const { dims } = value;
   const fits =

@@ -1,4 +1,4 @@
-/** A tensor of onnxruntime's in device memory, as a value that others hold and release. */
+/** An onnxruntime tensor in device memory, with ownership and release. */
 import type { Dtype } from "../graph/graph.ts";
 import { checkUsable, type DeviceValue } from "../runtime/device.ts";
 import { bytesOf } from "./element-types.ts";
@@ -8,9 +8,9 @@ export class OrtValue implements DeviceValue {
   readonly dtype: Dtype;
   readonly dims: readonly number[];
   readonly byteLength: number;
-  /** Frees the native side. */
+  /** Frees the native value. */
   readonly #free: () => void;
-  /** Native objects that refer to the memory, and let go of it before it is freed. */
+  /** Bindings that refer to the memory and must drop it before it is freed. */
   readonly #holders = new Set<(value: OrtValue) => void>();
   #pointer: Pointer;
 
@@ -26,7 +26,7 @@ export class OrtValue implements DeviceValue {
     return this.#pointer === 0n;
   }
 
-  /** @throws EngineError when the value was released. */
+  /** @throws EngineError if the value was released */
   pointerFor(use: string): Pointer {
     checkUsable(this, use);
     return this.#pointer;

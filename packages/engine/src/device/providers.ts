@@ -1,25 +1,25 @@
-/** What differs between onnxruntime's providers: how a session gets one, whose memory its tensors are in, and what it lacks. */
+/** The differences between onnxruntime's providers: session options, memory of tensors, and missing operations. */
 import type { Graph } from "../graph/graph.ts";
 import { lowerForWebGpu } from "../onnx/lower.ts";
 import type { Device, DevicePlan } from "../runtime/device.ts";
 import type { OrtApi, Pointer } from "./ort-api.ts";
 
 export interface Provider {
-  /** Of the device's memory, as onnxruntime calls it. */
+  /** onnxruntime's name of the device's memory. */
   readonly memoryName: string;
   readonly index: number;
   readonly plan: DevicePlan;
-  /** The graph with the provider's own operations. */
+  /** Replaces operations that the provider lacks. */
   readonly lower: (graph: Graph) => Graph;
-  /** Puts the provider into session options. */
+  /** Adds the provider to session options. */
   readonly append?: (api: OrtApi, settings: Pointer) => void;
-  /** One allocator for all sessions, which takes no more than `limit` bytes. */
+  /** Creates one allocator for all sessions, limited to `limit` bytes. */
   readonly shareAllocator?: (api: OrtApi, env: Pointer, memory: Pointer, limit: number) => void;
 }
 
 const asItIs = (graph: Graph): Graph => graph;
 
-/** Of an arena: the limit, and growth by what is asked for instead of by powers of two, which would reserve up to twice as much. */
+/** An arena with a limit that grows by the requested size; the default, powers of two, would reserve up to twice as much. */
 const withArena = (api: OrtApi, limit: number, use: (arena: Pointer) => void): void => {
   const arena = api.make(
     "CreateArenaCfgV2",
@@ -34,7 +34,7 @@ const withArena = (api: OrtApi, limit: number, use: (arena: Pointer) => void): v
   }
 };
 
-/** Float32 as the CPU computes it: no products in TF32, whose mantissa has 10 bits. */
+/** Full float32 precision, as on the CPU: TF32 products have a mantissa of 10 bits. */
 const cudaOptions = (index: number): readonly (readonly [string, string])[] => [
   ["device_id", String(index)],
   ["use_tf32", "0"],
@@ -78,7 +78,7 @@ const webgpu = (index: number): Provider => ({
   plan: { trainingTokens: 2048, mostTrainingTokens: 8192, promptTokens: 1024, sequences: 32 },
   lower: lowerForWebGpu,
   append: (api, settings) =>
-    // Without validation a buffer that could not be allocated is written and read as if it were there.
+    // Without validation, buffers whose allocation failed are read and written as if they existed.
     api.act(
       "SessionOptionsAppendExecutionProvider",
       settings,
@@ -89,7 +89,7 @@ const webgpu = (index: number): Provider => ({
     ),
 });
 
-/** The same binding on the CPU: for tests, where there is no device. */
+/** The same binding on the CPU, for tests on machines without a device. */
 const cpu = (): Provider => ({
   memoryName: "Cpu",
   index: 0,

@@ -1,4 +1,4 @@
-/** Lowered graphs compute what the graphs they are made from compute, and have none of the operations that a provider lacks. */
+/** Lowered graphs are equivalent to the original ones and have no operations that the provider lacks. */
 import { describe, expect, it } from "vitest";
 import { gradients } from "../graph/gradient.ts";
 import { Graph, type Tensor } from "../graph/graph.ts";

@@ -1,18 +1,17 @@
 /**
- * Graphs in the operations that a provider has. Engine code writes one graph for all; what a provider lacks is replaced here, when a graph
- * is encoded, and nowhere else.
+ * Replaces operations that a provider lacks. Engine code builds one graph for all providers; it is adapted only here, when it is encoded.
  */
 import { type Attribute, type ConstantData, Graph, type GraphNode, type Tensor } from "../graph/graph.ts";
 
-/** Nodes that take the place of one. The last of them makes its outputs. */
+/** The nodes that replace one node; the last of them has its outputs. */
 type Lowering = (node: GraphNode, fresh: Fresh) => readonly GraphNode[];
 
-/** Makes tensors and constants that no graph has yet. */
+/** Creates tensors and constants with new names. */
 interface Fresh {
   tensor(like: Pick<Tensor, "shape" | "dtype">): Tensor;
   scalar(value: number): Tensor;
   axes(...axes: readonly number[]): Tensor;
-  /** Whether anything reads a tensor of the graph. */
+  /** Whether any node or output reads a tensor. */
   isUsed(tensor: Tensor): boolean;
 }
 
@@ -30,7 +29,7 @@ const onnxNode = (
   attributes: Readonly<Record<string, Attribute>> = {},
 ): GraphNode => ({ type, domain: "", inputs, outputs, attributes });
 
-/** alpha · op(a) · op(b): Gemm for matrices, else a product of transposed copies. */
+/** alpha · op(a) · op(b): Gemm for matrices, otherwise a product of transposed copies. */
 const lowerFusedMatMul: Lowering = ({ inputs, outputs, attributes }, fresh) => {
   const [a, b] = inputs as [Tensor, Tensor];
   const [transA, transB] = [numberOf(attributes["transA"], 0), numberOf(attributes["transB"], 0)];
@@ -53,7 +52,7 @@ const lowerFusedMatMul: Lowering = ({ inputs, outputs, attributes }, fresh) => {
   return [...nodes, onnxNode("MatMul", factors, [product]), onnxNode("Mul", [product, fresh.scalar(alpha)], outputs)];
 };
 
-/** The second output, 1 / √(mean x² + ε) of each row, which WebGPU leaves unwritten. */
+/** Computes the second output, 1 / √(mean x² + ε) of each row, which WebGPU leaves unwritten. */
 const lowerNorm: Lowering = (node, fresh) => {
   const [y, inverse] = node.outputs as [Tensor, Tensor];
   const alone = { ...node, outputs: [y] };
@@ -78,13 +77,13 @@ const lowerNorm: Lowering = (node, fresh) => {
   ];
 };
 
-/** What WebGPU lacks. */
+/** Operations that WebGPU lacks. */
 const webgpuLowerings: Readonly<Record<string, Lowering>> = {
   FusedMatMul: lowerFusedMatMul,
   SimplifiedLayerNormalization: lowerNorm,
 };
 
-/** A graph that computes the same in other nodes. The given one stays as it is. */
+/** An equivalent graph with replaced nodes. The given graph is unchanged. */
 function lowered(graph: Graph, lowerings: Readonly<Record<string, Lowering>>): Graph {
   const result = new Graph();
   result.inputs.push(...graph.inputs);
@@ -100,7 +99,7 @@ function lowered(graph: Graph, lowerings: Readonly<Record<string, Lowering>>): G
     return tensor;
   };
   const fresh: Fresh = {
-    // Names and ids of a graph's own tensors count up from 0.
+    // The given graph's ids count up from 0, so new tensors have negative ids and a name prefix of their own.
     tensor: ({ shape, dtype }) => ({ name: `lowered${++count}`, id: -count, shape, dtype, requiresGrad: false }),
     scalar: (value) => constant(Float32Array.of(value), { shape: [], dtype: "float32" }),
     axes: (...axes) => constant(BigInt64Array.from(axes, BigInt), { shape: [axes.length], dtype: "int64" }),

@@ -2,7 +2,7 @@
 import type { Device } from "./device.ts";
 import type { Runtime } from "./runtime.ts";
 
-/** Programs without resident outputs are those of any other runtime: their inputs and outputs cross the bus. */
+/** Programs without resident outputs behave as on other runtimes: inputs and outputs cross the bus. */
 export const createDeviceRuntime = (device: Device): Runtime => ({
   name: "native",
   threads: 1,

@@ -17,7 +17,7 @@ it("says which runtime an engine would choose, and without the native one why an
   vi.doUnmock("onnxruntime-node");
 });
 
-it("names the package that is missing, and no file of ours", () => {
+it("names the missing package, and no importing file", () => {
   const error = new Error("Cannot find package 'onnxruntime-node' imported from /x/engine/dist/runtime/ort.js\nmore");
   expect(reasonOf(error)).toBe("Cannot find package 'onnxruntime-node'");
 });

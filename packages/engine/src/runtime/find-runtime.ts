@@ -1,16 +1,16 @@
-/** Which runtime an engine would choose here, for those who want to say so before one is opened. */
+/** Reports which runtime an engine would use on this machine, without opening one. */
 import { loadNativeRuntime, nativeHint } from "./ort.ts";
 
-/** The runtime that `runtime: "auto"` means on this machine. */
+/** The runtime that `runtime: "auto"` selects. */
 export interface FoundRuntime {
   readonly name: "native" | "wasm";
-  /** Why the native one cannot be loaded. */
+  /** Why the native runtime cannot be loaded. */
   readonly reason?: string;
-  /** How to get the native one. */
+  /** How to install the native runtime. */
   readonly hint?: string;
 }
 
-/** Tries to load the native runtime, as an engine does; without it an engine runs on WebAssembly. */
+/** Tries to load the native runtime; without it, engines run on WebAssembly. */
 export async function findRuntime(): Promise<FoundRuntime> {
   const { runtime, reason = "unknown" } = await loadNativeRuntime(1);
   return runtime ? { name: "native" } : { name: "wasm", reason, hint: nativeHint };

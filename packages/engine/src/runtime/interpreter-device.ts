@@ -1,6 +1,6 @@
 /**
- * A device that is none: the interpreter behind the interface of devices, in float64 if asked. Tests run the code for devices on it, which
- * shows what that code computes apart from any provider's rounding and defects.
+ * A simulated device: the interpreter behind the device interface, optionally in float64. Tests run device code on it to check that code
+ * apart from the rounding and the defects of a provider.
  */
 import { EngineError } from "../errors.ts";
 import type { Dtype } from "../graph/graph.ts";
@@ -21,9 +21,9 @@ import { createInterpreter, type InterpreterOptions } from "./interpreter.ts";
 import type { Program, Runtime, Value } from "./runtime.ts";
 
 export interface InterpreterDeviceOptions extends InterpreterOptions {
-  /** @defaultValue one for small models */
+  /** @defaultValue sizes for small models */
   readonly plan?: Partial<DevicePlan>;
-  /** @defaultValue no limit that matters */
+  /** @defaultValue practically unlimited */
   readonly memoryBytes?: number;
 }
 
@@ -35,7 +35,7 @@ class InterpreterValue implements DeviceValue {
   #value: Value | undefined;
 
   constructor(value: Value, onRelease: (value: InterpreterValue) => void) {
-    // What is on a device shares no memory with anything else.
+    // Values on a device share no memory with host arrays.
     this.#value = { data: value.data.slice(), dims: value.dims };
     this.dims = value.dims;
     this.dtype = value.data instanceof Int32Array ? "int32" : "float32";
@@ -67,7 +67,7 @@ class InterpreterValue implements DeviceValue {
 
 const bytesOf = ({ data }: Value): number => (data instanceof BigInt64Array ? 8 : 4) * data.length;
 
-/** A runtime with a pretended device. */
+/** A runtime on a simulated device. */
 export function createInterpreterDevice(options: InterpreterDeviceOptions = {}): Runtime & { readonly device: Device } {
   const interpreter = createInterpreter(options);
   const traffic = { toDevice: 0, fromDevice: 0 };

@@ -1,14 +1,14 @@
 /**
- * A plain TypeScript runtime: the second opinion. It executes the very nodes that the ONNX runtimes get, in float64 if asked,
- * written for the reader and not for speed. Tests compare the other runtimes with it and check gradients by finite differences
- * on it, where float32 would drown them in rounding.
+ * A plain TypeScript runtime: the reference implementation. It executes the same nodes as the ONNX runtimes, optionally in float64, and
+ * favours readability over speed. Tests compare the other runtimes with it and check gradients by finite differences in float64, since
+ * float32 rounding would hide errors.
  */
 import { EngineError } from "../errors.ts";
 import type { Graph, GraphNode } from "../graph/graph.ts";
 import { type Arrays, kernels } from "./kernels.ts";
 import { inputValue, type Program, type Runtime, type Value, type WeightMap } from "./runtime.ts";
 
-/** Sees each node with what it was given and what it made, which it may change in place. */
+/** Called after each node with its inputs and outputs; it may change the outputs in place. */
 export type AfterNode = (node: GraphNode, inputs: readonly Value[], outputs: readonly Value[]) => void;
 
 export interface InterpreterOptions {
@@ -28,7 +28,7 @@ class InterpreterProgram implements Program {
   readonly #arrays: Arrays;
   readonly #afterNode: AfterNode | undefined;
   readonly #fixed = new Map<number, Value>();
-  /** Id of a tensor to the index of the last node that reads it, so that memory is freed as in a real runtime. */
+  /** Index of the last node that reads each tensor (by id), so that memory is freed as in other runtimes. */
   readonly #lastUse = new Map<number, number>();
 
   constructor(graph: Graph, weights: WeightMap, { float64 = false, afterNode }: InterpreterOptions) {

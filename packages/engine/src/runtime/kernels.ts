@@ -1,6 +1,6 @@
 /**
- * The ONNX operations in use, one plain function each: inputs and attributes to outputs. Loops over explicit indices; no kernel
- * is clever. Integers (and bools) are Int32Array, floats the array type the interpreter was made with.
+ * The ONNX operations in use, one plain function each from inputs and attributes to outputs, as loops over explicit indices. Integers and
+ * bools are Int32Array, floats the interpreter's array type.
  */
 import { EngineError } from "../errors.ts";
 import type { Attribute } from "../graph/graph.ts";
@@ -12,7 +12,7 @@ export type Kernel = (inputs: Value[], attributes: Readonly<Record<string, Attri
 
 const count = (dims: readonly number[]): number => dims.reduce((total, dim) => total * dim, 1);
 const floats = (value: Value): Floats => value.data as Floats;
-/** Always of one type: a loop that meets two array types is compiled for neither. */
+/** Always one array type: V8 optimizes a loop for one type only. */
 const doubles = ({ data }: Value): Float64Array =>
   data instanceof Float64Array ? data : new Float64Array(data as Float32Array);
 const ints = (value: Value): Int32Array => value.data as Int32Array;
@@ -51,8 +51,8 @@ function broadcastDims(values: readonly Shaped[]): number[] {
 }
 
 /**
- * Calls `visit` for every run of the last axis of a broadcast shape: where the run begins in the result and in each input, how far apart
- * its elements are in each input, and how many there are.
+ * Calls `visit` for each run along the last axis of a broadcast shape, with its start in the result and in each input, the step between its
+ * elements in each input, and its length.
  */
 function walk(
   dims: readonly number[],
@@ -101,7 +101,7 @@ const unary =
 
 const logistic = (x: number): number => 1 / (1 + Math.exp(-x));
 
-/** A matrix within an array: where it begins, and the steps from one row and one column to the next. */
+/** A matrix within an array: its start, and the steps between rows and between columns. */
 interface Matrix {
   readonly values: Float64Array;
   readonly start: number;
@@ -109,7 +109,7 @@ interface Matrix {
   readonly column: number;
 }
 
-/** alpha · a · b into `out` from `at` on. */
+/** Writes alpha · a · b to `out` from index `at`. */
 function multiply(
   a: Matrix,
   b: Matrix,
@@ -120,7 +120,7 @@ function multiply(
   for (let i = 0; i < rows; i++) {
     const [startA, line] = [a.start + i * a.row, at + i * columns];
     let j = 0;
-    // Four columns at once take less than half the time that they take one by one; each is summed in the same order.
+    // Four columns at a time take less than half the time of one by one; each is summed in the same order.
     for (; j + 4 <= columns; j += 4) {
       let s0 = 0;
       let s1 = 0;
@@ -167,7 +167,7 @@ const matmul: Kernel = ([a, b], attributes, arrays) => {
   const columns = transB ? rowsB : columnsB;
   if (inner !== (transB ? columnsB : rowsB))
     throw new EngineError("shape_mismatch", `matmul of ${a!.dims} and ${b!.dims}`);
-  // Matrices as elements of what is left of the shapes, with a last axis of their own.
+  // Treats matrices as elements of the leading axes, with one more axis in the end.
   const matrices = [a!, b!].map((value): Shaped => ({ dims: [...value.dims.slice(0, -2), 1] }));
   const leading = broadcastDims(matrices);
   const data = new arrays(count(leading) * rows * columns);
@@ -184,7 +184,7 @@ const matmul: Kernel = ([a, b], attributes, arrays) => {
   return [{ data, dims: [...leading.slice(0, -1), rows, columns] }];
 };
 
-/** Applies `compute` to each run of the last axis; it writes its results to `out`. */
+/** Applies `compute` to each run along the last axis; it writes its results to `out`. */
 function rows(
   value: Value,
   arrays: Arrays,
@@ -252,7 +252,7 @@ export const kernels: Readonly<Record<string, Kernel>> = {
   QuickGelu: unary((x, attributes) => x * logistic(number(attributes, "alpha", 1.702) * x)),
   MatMul: matmul,
   FusedMatMul: matmul,
-  Gemm: matmul, // of matrices, without a third operand
+  Gemm: matmul, // of matrices, without the third operand
   RotaryEmbedding: rotary,
   Identity: ([a]) => [a!],
 
@@ -271,7 +271,7 @@ export const kernels: Readonly<Record<string, Kernel>> = {
   Reshape: ([a, shape]) => {
     const dims = Array.from(ints(shape!), (dim, axis) => (dim === 0 ? a!.dims[axis]! : dim));
     const known = dims.reduce((total, dim) => (dim === -1 ? total : total * dim), 1);
-    // As onnxruntime: beside a size of 0 any other would do.
+    // As in onnxruntime: with a size of 0, the inferred size is ambiguous.
     if (known === 0 && dims.includes(-1)) {
       throw new EngineError("shape_mismatch", `cannot reshape [${a!.dims}] to [${ints(shape!)}]`);
     }
@@ -400,7 +400,7 @@ export const kernels: Readonly<Record<string, Kernel>> = {
     const dims = Array.from(ints(shape!));
     return [{ data: new arrays(count(dims)), dims }];
   },
-  Cast: ([a]) => [a!], // of whole numbers only, which are the same in every type
+  Cast: ([a]) => [a!], // only between integer types, which share one representation here
   Squeeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 1) }],
   Unsqueeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 0, 1) }],
 

@@ -1,4 +1,4 @@
-/** What is particular to WebAssembly: programs that had to make room for others compute the same when they come back. */
+/** WebAssembly: programs that were closed to free memory compute the same when they are opened again. */
 import { expect, it } from "vitest";
 import { Graph } from "../graph/graph.ts";
 import { matmul } from "../graph/ops.ts";

@@ -1,6 +1,6 @@
 /**
- * Runs graphs with onnxruntime: the native package (`onnxruntime-node`) or its WebAssembly build (`onnxruntime-web`). Both have the
- * same API, so one adapter serves both. `run` blocks the calling thread until the work is done: callers live in a worker.
+ * Runs graphs with onnxruntime: the native package (`onnxruntime-node`) or its WebAssembly build (`onnxruntime-web`), which have the same
+ * API. `run` blocks the calling thread until the work is done, so callers run in a worker.
  */
 import { EngineError, MemoryError } from "../errors.ts";
 import type { Dtype, Graph, Tensor } from "../graph/graph.ts";
@@ -8,14 +8,14 @@ import { encodeModel } from "../onnx/model.ts";
 import { type CompileOptions, inputValue, type Program, type Runtime, type Value, type WeightMap } from "./runtime.ts";
 import { SessionPool, type SessionSource } from "./session-pool.ts";
 
-/** All that WebAssembly can address. */
+/** WebAssembly's address space. */
 export const wasmBytes = 2 ** 32;
-/** What to do where WebAssembly is too slow or too small. */
+/** The fix when WebAssembly is too slow or too small. */
 export const nativeHint = "to get the native runtime: ONNXRUNTIME_NODE_INSTALL=skip npm install onnxruntime-node";
-/** Of that, what programs may take while one is compiled: the rest stays for what runs have left in the allocators. */
+/** Share of it that programs may take while one is compiled; the rest is for memory that allocators keep after runs. */
 const wasmProgramBytes = 3.6e9;
 
-/** The part of onnxruntime's JavaScript API in use here. */
+/** The part of onnxruntime's JavaScript API in use. */
 interface Ort {
   Tensor: new (type: string, data: unknown, dims: readonly number[]) => OrtTensor;
   InferenceSession: {
@@ -60,7 +60,7 @@ interface OrtProgramParts {
   readonly inputs: readonly Tensor[];
   readonly possiblyEmpty: ReadonlySet<string>;
   readonly bound: Readonly<Record<string, OrtTensor>>;
-  /** Throws an error that says what to do where that is known, else the same. */
+  /** Throws a MemoryError for a known out-of-memory message, otherwise the original error. */
   readonly explain: (error: unknown) => never;
 }
 
@@ -90,7 +90,7 @@ class OrtProgram implements Program {
   }
 }
 
-/** WebAssembly's memory may be full however much the machine has. */
+/** WebAssembly's memory may be full although the machine has free memory. */
 function explainWasm(error: unknown): never {
   const message = error instanceof Error ? error.message : String(error);
   if (!/bad_alloc|failed to allocate/i.test(message)) throw error;
@@ -103,13 +103,13 @@ function asItIs(error: unknown): never {
   throw error;
 }
 
-/** One session for good. A function of its own, so that it does not hold on to what the session was made from. */
+/** A session that is never replaced. A separate function, so that its closure does not keep the model bytes alive. */
 const always = (session: OrtSession): SessionSource<OrtSession> => ({
   session: () => Promise.resolve(session),
   release: () => session.release(),
 });
 
-/** With a pool, sessions are made and released as it sees fit; else each lives as long as its program. */
+/** A pool opens and releases sessions as memory allows; without one, a session lives as long as its program. */
 const createRuntime = (
   name: "native" | "wasm",
   ort: Ort,
@@ -119,7 +119,7 @@ const createRuntime = (
   threads,
   async compile(graph: Graph, weights: WeightMap, options: CompileOptions = {}): Promise<Program> {
     const pack = options.packWeights === true;
-    // The wasm build copies every input into its own memory at each run, so that there weights must be part of the program.
+    // The WebAssembly build copies every input into its own memory at each run, so weights must be part of the program.
     const own = pack || name === "wasm";
     const explain = name === "wasm" ? explainWasm : asItIs;
     const bound: Record<string, OrtTensor> = {};
@@ -136,33 +136,33 @@ const createRuntime = (
       ort.InferenceSession.create(encodeModel(graph, initializers), {
         intraOpNumThreads: threads,
         logSeverityLevel: 3,
-        // The graph is already written with fused operations; rewriting it costs start-up time and would merge what is recomputed
-        // on purpose with what was computed before.
+        // Graphs already use fused operations. Optimizing them again costs start-up time, and would merge values that are recomputed on
+        // purpose (to save memory) with the earlier computation.
         graphOptimizationLevel: "disabled",
-        // A memory plan per input shape pays off when shapes recur; ours rarely do, and each plan would keep a block of its own.
+        // A memory plan per input shape pays off when shapes recur. Here they rarely do, and each plan would keep a block of memory.
         enableMemPattern: false,
         ...(name === "wasm"
           ? { executionProviders: ["wasm"], ...(pack ? {} : { extra: { session: { disable_prepacking: "1" } } }) }
-          : // Between two operations a thread spins for a moment (decoding on an idle machine: a quarter faster than without), but
+          : // Threads spin briefly between operations (decoding on an idle machine is a quarter faster), but not longer: on a busy machine spinning would take a core from other work.
             // no longer: on a busy one it would hold the core that the others, or the caller, need.
             { extra: { session: { intra_op: { allow_spinning: "1", spin_duration_us: "50" } } } }),
       }).catch(explain);
-    // Measured with 400 MB of weights: a session holds them once, packed two and a half times; opening it takes 1.8 times more.
+    // Measured with 400 MB of weights: a session holds 1.0 times their size (2.5 times packed); opening it takes 1.8 times more.
     const held = (pack ? 2.5 : 1) * bytes;
     const source = pool?.add({ open, bytes: held, openingBytes: held + 1.8 * bytes }) ?? always(await open());
-    await source.session(); // what cannot be compiled is known now
+    await source.session(); // reports a graph that cannot be compiled now, not at its first run
     const { inputs, possiblyEmpty } = graph;
     return new OrtProgram({ ort, source, inputs, possiblyEmpty, bound, explain });
   },
 });
 
-/** Why a package cannot be loaded, in a line; without the file of ours that asked for it, which helps nobody. */
+/** The reason that a package cannot be loaded, in one line, without the path of the importing file. */
 export const reasonOf = (error: unknown): string => {
   const [said = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
   return said.replace(/ imported from .*$/, "");
 };
 
-/** The native runtime, or undefined where its package is not installed or cannot be loaded. */
+/** The native runtime; undefined if its package is not installed or cannot be loaded. */
 export async function loadNativeRuntime(threads: number): Promise<{ runtime?: Runtime; reason?: string }> {
   try {
     const module = (await import("onnxruntime-node")) as unknown as { default?: Ort } & Ort;
@@ -172,7 +172,7 @@ export async function loadNativeRuntime(threads: number): Promise<{ runtime?: Ru
   }
 }
 
-/** The WebAssembly runtime: always there, several times slower, 4 GiB of memory at most. */
+/** The WebAssembly runtime: always available, several times slower, limited to 4 GiB of memory. */
 export async function loadWasmRuntime(threads: number, programBytes = wasmProgramBytes): Promise<Runtime> {
   const module = (await import("onnxruntime-web")) as unknown as { default?: Ort } & Ort;
   const ort = module.default ?? module;

@@ -1,8 +1,8 @@
-/** Compiled programs by what they are for: compiled on first use, released together. */
+/** Compiled programs by key: compiled on first use, released together. */
 import type { Program } from "./runtime.ts";
 
 export interface ProgramCache<Kind extends Program = Program> {
-  /** The program of a key (any JSON value). One that could not be compiled is tried again when next asked for. */
+  /** The program of a key (any JSON value). If compilation fails, the next call tries again. */
   get(key: unknown, compile: () => Promise<Kind>): Promise<Kind>;
   dispose(): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * The one interface behind which graphs run: compile once, run many times. Values are typed arrays with a shape; integers are
- * Int32Array on this side whatever width the runtime wants.
+ * The interface of all runtimes: compile a graph once, run it many times. Values are typed arrays with a shape; integers are Int32Array,
+ * independent of the width that the runtime uses.
  */
 import { EngineError } from "../errors.ts";
 import { mayBeEmpty, showShape } from "../graph/dims.ts";
@@ -8,7 +8,7 @@ import type { Graph, Tensor } from "../graph/graph.ts";
 import type { RuntimeName } from "../types.ts";
 import type { Device } from "./device.ts";
 
-/** A value of a run. Bools and integers are Int32Array. */
+/** Input or output of a run. Bools and integers are Int32Array. */
 export interface Value {
   readonly data: Float32Array | Float64Array | Int32Array | BigInt64Array;
   readonly dims: readonly number[];
@@ -17,13 +17,15 @@ export interface Value {
 export const f32 = (data: Float32Array, dims: readonly number[]): Value => ({ data, dims });
 export const i32 = (data: Int32Array, dims: readonly number[]): Value => ({ data, dims });
 
-/** Frozen weights by name; shared by all programs of a model, copied by the native runtime only to be packed, by wasm always. */
+/**
+ * Frozen weights by name, shared by all programs of a model. The native runtime copies them only to pack them; WebAssembly always copies
+ * them.
+ */
 export type WeightMap = ReadonlyMap<string, { readonly data: Float32Array; readonly dims: readonly number[] }>;
 
 export interface CompileOptions {
   /**
-   * Copy the weights into the program, laid out for its multiplications: faster, the more so the fewer rows there are, but a
-   * second copy in memory.
+   * Copy the weights into the program in a layout for fast products. Most effective for few rows; needs a second copy in memory.
    * @defaultValue false
    */
   readonly packWeights?: boolean;
@@ -37,18 +39,18 @@ export interface Program {
 
 export interface Runtime {
   readonly name: RuntimeName;
-  /** That share a product. */
+  /** Threads that compute one product. */
   readonly threads: number;
-  /** Where values can stay between runs, if this runtime computes on a device. */
+  /** Device memory for values that stay between runs, if this runtime has a device. */
   readonly device?: Device;
   compile(graph: Graph, weights: WeightMap, options?: CompileOptions): Promise<Program>;
 }
 
 /**
- * The value that is given for an input of a graph.
+ * The value for an input of a graph.
  *
- * @param possiblyEmpty - the graph's
- * @throws EngineError when it is missing, or has a size of 0 that the graph has not declared
+ * @param possiblyEmpty - the graph's named sizes that may be 0
+ * @throws EngineError if it is missing, or has a size of 0 that the graph does not declare
  */
 export function inputValue<Input extends Pick<Value, "dims">>(
   { name, shape }: Tensor,

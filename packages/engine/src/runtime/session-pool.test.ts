@@ -1,8 +1,8 @@
-/** Which sessions stay open when not all of them fit. */
+/** Which sessions stay open if not all fit. */
 import { expect, it } from "vitest";
 import { SessionPool, type SessionSource } from "./session-pool.ts";
 
-/** A pool for sessions that only report what happens to them. */
+/** A pool for sessions that record their opening and closing. */
 function journalled(capacityBytes: number) {
   const journal: string[] = [];
   const pool = new SessionPool<{ name: string; release: () => Promise<void> }>(capacityBytes);

@@ -1,6 +1,6 @@
 /**
- * Sessions that each hold a copy of the weights, as on WebAssembly, where all of them share 4 GiB: as many are kept as fit, and the one
- * that was longest unused is released for a new one, to be made again when it is next wanted. Knows nothing of graphs or tensors.
+ * Sessions that each hold a copy of the weights and share a memory limit (WebAssembly's 4 GiB). Keeps as many open as fit; the least
+ * recently used one is released for a new one and opened again when needed.
  */
 
 interface Releasable {
@@ -9,22 +9,22 @@ interface Releasable {
 
 export interface SessionPlan<Session> {
   readonly open: () => Promise<Session>;
-  /** What an open session holds. */
+  /** Memory of an open session, in bytes. */
   readonly bytes: number;
-  /** What opening takes, `bytes` included. */
+  /** Peak memory while opening, including `bytes`. */
   readonly openingBytes: number;
 }
 
-/** Where a program finds its session at each run. */
+/** Returns the program's session; called at each run. */
 export interface SessionSource<Session> {
   session(): Promise<Session>;
   release(): Promise<void>;
 }
 
-/** Calls must not overlap: a session may be released as soon as another is asked for. The engine runs one program at a time. */
+/** Calls must not overlap, because a session may be released when another one is requested. The engine runs one program at a time. */
 export class SessionPool<Session extends Releasable> {
   readonly #capacityBytes: number;
-  /** The longest unused first. */
+  /** Least recently used first. */
   readonly #open = new Map<SessionPlan<Session>, Session>();
 
   constructor(capacityBytes: number) {
@@ -39,7 +39,7 @@ export class SessionPool<Session extends Releasable> {
     const held = this.#open.get(plan);
     if (held) {
       this.#open.delete(plan);
-      this.#open.set(plan, held); // now the latest used
+      this.#open.set(plan, held); // moves it to the end: most recently used
       return held;
     }
     for (const other of this.#open.keys()) {

@@ -1,4 +1,4 @@
-/** Puts the adapters of a batch side by side, as `sample/graph.ts` wants them; a single adapter is used where it lies. */
+/** Stacks the adapters of a batch for `sample/graph.ts`; a single adapter is used without a copy. */
 
 import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
@@ -7,19 +7,19 @@ import { f32, type Value } from "../runtime/runtime.ts";
 import { uncutTerms } from "./run-rows.ts";
 
 /**
- * The runtime cuts long sums into pieces, of 128 terms or a multiple, depending on how wide a product is and how many threads share it.
- * So that a sequence's bits do not depend on the adapters of its neighbours, each adapter is cut as if it were alone: products with A are
- * made in blocks of equal width, and an adapter's sums with B lie between two places where a cut can be. (One of a rank above 128 has cuts
- * inside, and there the last bits may differ.)
+ * The runtime splits long sums into parts of a multiple of 128 terms, depending on the width of the product and the number of threads. So
+ * that the bits of a sequence do not depend on other adapters in the batch, each adapter is split as if it were alone: products with A use
+ * blocks of equal width, and the columns of an adapter in B lie between two possible split points. (An adapter of rank above 128 is split
+ * inside, and its last bits may differ.)
  */
 export const rankBlock = 16;
 
 /** Adapters stacked for a program. */
 export interface AdapterStack {
   readonly targets: LoraTargets;
-  /** Of all adapters together, with the gaps between them. */
+  /** Rank of the stack, gaps included. */
   readonly rank: number;
-  /** Whether A matrices come in blocks of `rankBlock` rows; a single small adapter is one block anyway. */
+  /** Whether A matrices are in blocks of `rankBlock` rows; a single small adapter always is one block. */
   readonly blocked: boolean;
   /** First column of each adapter. */
   readonly columns: ReadonlyMap<AdapterWeights, number>;
@@ -28,7 +28,7 @@ export interface AdapterStack {
 
 const roundUp = (value: number, step: number): number => Math.ceil(value / step) * step;
 
-/** A place for each adapter. */
+/** Assigns columns to each adapter. */
 const placeOf = (adapters: readonly AdapterWeights[]): { columns: Map<AdapterWeights, number>; rank: number } => {
   const columns = new Map<AdapterWeights, number>();
   let end = 0;
@@ -63,7 +63,7 @@ export const stackAdapters = (config: ModelConfig, adapters: readonly AdapterWei
     const b = new Float32Array(outSize * rank);
     adapters.forEach((adapter, index) => {
       const module = modules[index]!.get(name);
-      if (!module) return; // this adapter leaves the module alone: zeros
+      if (!module) return; // this adapter does not adapt the module: zeros
       const [start, own] = [columns.get(adapter)!, adapter.layout.rank];
       a.set(adapter.values.subarray(module.offsetA, module.offsetB), start * inSize);
       for (let row = 0; row < outSize; row++) {
@@ -76,7 +76,7 @@ export const stackAdapters = (config: ModelConfig, adapters: readonly AdapterWei
   return { targets, rank, blocked, columns, inputs };
 };
 
-/** `lora.select`: for each row its adapter's scale in that adapter's columns. */
+/** `lora.select`: for each row, its adapter's scale in that adapter's columns. */
 export const selectionOf = (stack: AdapterStack, rows: readonly (AdapterWeights | undefined)[]): Value => {
   const select = new Float32Array(rows.length * stack.rank);
   rows.forEach((adapter, row) => {

@@ -1,20 +1,20 @@
 /**
- * Keys and values of the sequences being decoded: per layer two arrays `[sequences, kvHeads, room, headDim]`, handed to the runtime as
- * they are. Sequences occupy the first rows without gaps, so that any number of them is a prefix of the array. `room` is common to
- * all and grows in steps; what lies behind a sequence's length is masked off.
+ * The KV cache of the decoding sequences: per layer two arrays `[sequences, kvHeads, room, headDim]`, passed to the runtime without a copy.
+ * Sequences occupy the first rows without gaps, so that the active ones are a prefix of the array. `room` is common to all and grows in
+ * steps; positions beyond a sequence's length are masked.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { type HostBlock, lengthOf, sideOffset } from "./kv-block.ts";
 
-/** Room comes in steps: all of it is read for every token, so the step is small; growing copies what is stored. */
+/** Step of `room` in tokens. Small, because all of it is read for every token; growing copies the cache. */
 const roomStep = 32;
 
-/** What a decoding step looks back on: sequences with `room` tokens each, of which each has its own number. */
+/** Input of a decoding step: sequences of different lengths, padded to `room` tokens. */
 export interface Past {
-  /** Tokens of each sequence; padding has none. */
+  /** Tokens of each sequence, 0 for padding rows. */
   readonly lengths: readonly number[];
   readonly room: number;
-  /** `[rows, kvHeads, 1, room, headDim]`: the axis of 1 is that of queries that share keys. */
+  /** `[rows, kvHeads, 1, room, headDim]`; the axis of size 1 is for queries that share keys. */
   view(layer: number, side: "k" | "v"): { readonly data: Float32Array; readonly dims: readonly number[] };
 }
 
@@ -27,7 +27,7 @@ export class KvCache {
   #capacity = 0;
   #room = 0;
 
-  /** @param beforeResize is told how many bytes there will be, so that others can give way. */
+  /** @param beforeResize - called with the new size in bytes, so that other caches can free memory */
   constructor(config: ModelConfig, beforeResize: (bytes: number) => void = () => {}) {
     this.#config = config;
     this.#beforeResize = beforeResize;
@@ -42,12 +42,12 @@ export class KvCache {
     return this.#layers.reduce((sum, { k, v }) => sum + k.byteLength + v.byteLength, 0);
   }
 
-  /** Bytes that `sequences` with up to `length` tokens take. */
+  /** Bytes for `sequences` with up to `length` tokens. */
   static bytesFor(config: ModelConfig, sequences: number, length: number): number {
     return 2 * 4 * config.layers * sequences * config.kvHeads * roundUp(length) * config.headDim;
   }
 
-  /** Makes room for more sequences or tokens (or gives back what is far too much), keeping what is stored. */
+  /** Reallocates for this many sequences and tokens (or shrinks if far too large), keeping the contents. */
   #resize(capacity: number, room: number): void {
     const { kvHeads, headDim } = this.#config;
     if (capacity === this.#capacity && room === this.#room) return;
@@ -67,7 +67,7 @@ export class KvCache {
     this.#room = room;
   }
 
-  /** Copies `length` tokens of a sequence, the first head's from `start` on. */
+  /** Copies `length` tokens of a sequence; `start` is the offset of the first head. */
   #copy(from: Lines, to: Lines, length: number): void {
     const { kvHeads, headDim } = this.#config;
     for (let head = 0; head < kvHeads; head++) {
@@ -76,10 +76,10 @@ export class KvCache {
     }
   }
 
-  /** Adjusts the room so that every sequence can take `extra` more tokens, and at least `rows` rows exist. */
+  /** Resizes so that every sequence can grow by `extra` tokens, and at least `rows` rows exist. */
   prepare(extra: number, rows: number): void {
     const needed = roundUp(Math.max(1, ...this.lengths) + extra);
-    // Grow a little ahead, so that copying is rare; shrink only when most of it is unused.
+    // Growing ahead makes copies rare; shrinks only when most of it is unused.
     const room =
       needed > this.#room
         ? Math.max(needed, roundUp(this.#room * 1.125))
@@ -90,8 +90,8 @@ export class KvCache {
   }
 
   /**
-   * Rows to have when `rows` with this much room are needed: some ahead, because sequences come one by one and growing copies them
-   * all. But rows that an earlier crowd of short sequences left are not lengthened for a few long ones.
+   * Number of rows to allocate when `rows` with this much room are needed. Includes spare rows, because sequences start one by one and
+   * growing copies all of them; but rows left by many short sequences are not kept when a few long ones need more room.
    */
   #capacityFor(rows: number, room: number): number {
     const held = this.#capacity;
@@ -108,7 +108,7 @@ export class KvCache {
     const size = kvHeads * this.#room * headDim;
     this.#layers.forEach((stored, layer) => {
       for (const side of ["k", "v"] as const) {
-        // Masked positions count with weight 0, and 0 · NaN is NaN: what an earlier sequence left must not stay behind the new one.
+        // Masked positions are multiplied by 0, and 0 · NaN is NaN: clear what an earlier sequence left after the new one.
         for (let line = row * size; line < (row + 1) * size; line += this.#room * headDim) {
           stored[side].fill(0, line + length * headDim, line + this.#room * headDim);
         }
@@ -133,7 +133,7 @@ export class KvCache {
     this.#resize(this.#capacityFor(rows, room), room);
   }
 
-  /** Forgets everything and gives the memory back. */
+  /** Removes all sequences and frees the memory. */
   clear(): void {
     for (const layer of this.#layers) {
       layer.k = new Float32Array(0);
@@ -144,7 +144,7 @@ export class KvCache {
     this.lengths.length = 0;
   }
 
-  /** Frees a row; the last row moves into it. */
+  /** Frees a row; the last row moves to its index. */
   remove(row: number): void {
     const { kvHeads, headDim } = this.#config;
     const last = this.lengths.length - 1;
@@ -159,7 +159,7 @@ export class KvCache {
     this.lengths.pop();
   }
 
-  /** The first `rows` rows, as a run reads them. */
+  /** The first `rows` rows, as inputs of a run. */
   past(rows: number): Past {
     const { kvHeads, headDim } = this.#config;
     const room = this.#room;
@@ -177,7 +177,7 @@ export class KvCache {
   /**
    * Stores `time` new tokens of every sequence, `[rows, kvHeads, time, headDim]`; rows beyond the sequences are ignored.
    *
-   * @param isHeld - whether a row took no token in this step
+   * @param isHeld - whether a row got no token in this step
    */
   append(
     time: number,
@@ -204,7 +204,7 @@ export class KvCache {
 
 const roundUp = (length: number): number => Math.ceil(length / roomStep) * roomStep;
 
-/** Heads' lines of an array with this much room, and where the first begins. */
+/** Lines of each head in an array with this much room, and the offset of the first. */
 interface Lines {
   readonly data: Float32Array;
   readonly room: number;

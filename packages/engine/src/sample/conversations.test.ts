@@ -1,4 +1,4 @@
-/** Many long conversations, one after the other, over a runtime that computes nothing: what is kept of them does not grow. */
+/** Many long conversations over a runtime that computes nothing: memory use does not grow. */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it } from "vitest";
@@ -40,12 +40,12 @@ it("1,000 conversations of 50 turns leave the heap flat and the cache within its
   });
   let most = 0;
   let leastFound = Infinity;
-  /** Every turn's prompt contains all that was said before; what is said tells conversations apart. */
+  /** Each prompt repeats the conversation; replies differ between conversations. */
   const talk = async (conversation: number): Promise<number> => {
     let prompt = [conversation % 37, Math.floor(conversation / 37) % 37, 5];
     let hits = 0;
     for (let turn = 0; turn < 50; turn++) {
-      // Decoding, which copies the whole conversation, in some turns only: what is kept is made before it.
+      // Only some turns decode, because decoding copies the whole conversation; the prefix cache is filled by prefill.
       const maxTokens = turn % 10 === 0 ? 2 : 1;
       const { result } = sampler.submit({ prompt, params: { maxTokens, seed: turn } }, undefined);
       while (sampler.busy) await sampler.step();
@@ -61,7 +61,7 @@ it("1,000 conversations of 50 turns leave the heap flat and the cache within its
     for (let conversation = from; conversation < to; conversation++) {
       leastFound = Math.min(leastFound, await talk(conversation));
     }
-    // Buffers are given back beside the collection, and some only by the next one.
+    // Buffers are freed asynchronously to a collection, some only by the next one.
     for (let i = 0; i < 4; i++) {
       collectGarbage();
       await new Promise((resolve) => setImmediate(resolve));
@@ -73,6 +73,6 @@ it("1,000 conversations of 50 turns leave the heap flat and the cache within its
   const late = await heldAfter(100, 1000);
   expect(most).toBeLessThanOrEqual(cacheBytes);
   expect(leastFound).toBeGreaterThan(0);
-  // One conversation's blocks are 50 times 8 tokens: kept for good, 900 of them would take a hundred times this.
+  // A conversation's blocks are 50 × 8 tokens: without eviction, 900 conversations would take a hundred times this.
   expect(late - early).toBeLessThan(1_000_000);
 }, 300_000);

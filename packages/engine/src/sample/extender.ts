@@ -1,4 +1,4 @@
-/** Runs the extend graph: compiles its variants on first use and lays out their inputs. Knows nothing of requests or sampling. */
+/** Runs the extend graph: compiles its variants on first use and lays out their inputs. */
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import { masked } from "../model/attention.ts";
 import type { LoadedModel } from "../model/load.ts";
@@ -14,33 +14,33 @@ import type { PrefillRun } from "./prefill.ts";
 import { type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
 import { type RowLimits, rowLimits } from "./run-rows.ts";
 
-/** Which programs have a packed copy of the weights: none, those that decode, or those for prompts as well. */
+/** Programs with packed weights: none, those for decoding, or also those for prompts. */
 export type Packing = "none" | "decoding" | "all";
 
 /** One new token for each sequence. */
 export interface DecodeStep {
-  /** With as many rows as `decodeRows` says. */
+  /** Number of rows: see `decodeRows`. */
   readonly past: Past;
   readonly tokens: Int32Array;
-  /** One per sequence; undefined is the base model. */
+  /** One per sequence; undefined for the base model. */
   readonly adapters: readonly (AdapterWeights | undefined)[];
   /** 1 / temperature of each sequence. */
   readonly coldness: Float32Array;
 }
 
-/** New tokens of prompts, no more than `rowLimits.most` in all. */
+/** New tokens of prompts, at most `rowLimits.most` in total. */
 export interface HostPrefillRun extends Omit<PrefillRun, "pieces"> {
   readonly pieces: readonly (PromptPiece & { readonly adapter: AdapterWeights | undefined })[];
 }
 
 /**
- * Rows that a step of so many sequences has. A single row is padded to two: products of one row take another path in the runtime, whose
- * last bits differ, and a sequence must not change when its neighbours leave.
+ * Rows of a step over this many sequences. A single row is padded to two: the runtime computes products of one row differently, with other
+ * last bits, and a sequence's bits must not change when other sequences leave the batch.
  */
 export const decodeRows = (sequences: number): number => Math.max(2, sequences);
 
 export interface ExtensionResult {
-  /** Keys and values of the new tokens: `[rows, kvHeads, 1, headDim]` when decoding, `[kvHeads, rows, headDim]` of prompts. */
+  /** Keys and values of the new tokens: `[rows, kvHeads, 1, headDim]` in decoding, `[kvHeads, rows, headDim]` for prompts. */
   readonly fresh: (layer: number, side: "k" | "v") => Float32Array;
   /** Rows of the run, padding included. */
   readonly rows: number;
@@ -52,7 +52,7 @@ export interface ExtensionResult {
 }
 
 export class Extender {
-  /** How many tokens a prefill run has. */
+  /** Number of tokens of a prefill run. */
   readonly rowLimits: RowLimits;
   readonly #model: LoadedModel;
   readonly #runtime: Runtime;
@@ -72,7 +72,7 @@ export class Extender {
   #program(stack: AdapterStack | undefined, decode: boolean, prompt: boolean): Promise<Program> {
     const adapters = stack ? { targets: stack.targets, blocked: stack.blocked } : {};
     return this.#programs.get([adapters, decode, prompt], () => {
-      // With scores and without alike: a packed product has other bits, and both leave keys and values for each other.
+      // With and without scores alike: products with packed weights have other bits, and both share a prefix cache.
       const own = this.#packing === "all" || (decode && this.#packing === "decoding");
       const graph = extendGraph(this.#model.config, { ...adapters, decode, prompt });
       const names = graph.weights.map(({ name }) => name);
@@ -93,7 +93,7 @@ export class Extender {
     return stack;
   }
 
-  /** Drops the stacked copy of the last adapters, which may be gone by now. */
+  /** Frees the stacked copy of the last adapters. */
   forgetAdapters(): void {
     this.#stack = undefined;
   }
@@ -147,7 +147,7 @@ export class Extender {
     const { scored, fewest } = run;
     const tables = this.#rope.tables(run.positions);
     const count = run.rows.length;
-    // A run that no distribution is wanted of computes one row all the same: not every runtime has empty tensors. Its result is not read.
+    // At least one row of the head, because not every runtime supports empty tensors; its result is not read.
     const wanted = count === 0 ? 1 : Math.max(fewest, count);
     Object.assign(inputs, {
       cos: f32(tables.cos, tables.dims),
@@ -192,14 +192,14 @@ export class Extender {
   }
 }
 
-/** What decoding and prefill have in common. */
+/** The common part of decoding and prefill. */
 interface Run {
   readonly decode: boolean;
-  /** Of the longest sequence. */
+  /** Length of the longest sequence. */
   readonly positions: number;
   /** One per row, padding included. */
   readonly adapters: readonly (AdapterWeights | undefined)[];
-  /** Rows of the head at least; padding is not read. */
+  /** Minimum rows of the head; padding is not read. */
   readonly fewest: number;
   readonly rows: Int32Array;
   readonly coldness: Float32Array;
@@ -209,7 +209,7 @@ interface Run {
 const asFloat32 = (data: Value["data"]): Float32Array =>
   data instanceof Float32Array ? data : Float32Array.from(data as Float64Array);
 
-/** The same values with zeros behind them. */
+/** The values, padded with zeros. */
 const padded = <T extends Int32Array | Float32Array>(values: T, length: number): T => {
   if (values.length === length) return values;
   const longer = values instanceof Int32Array ? new Int32Array(length) : new Float32Array(length);
@@ -217,7 +217,7 @@ const padded = <T extends Int32Array | Float32Array>(values: T, length: number):
   return longer as T;
 };
 
-/** Log-probs of the targets and of the k best tokens at each scored row. */
+/** Log-probs of the targets and of the k most likely tokens at each scored row. */
 const scoresOf = (
   floats: (name: string) => Float32Array,
   logSumExp: Float64Array,

@@ -1,7 +1,7 @@
 /**
- * Linears of one input as one product: q, k and v, gate and up. With a handful of rows a product costs what reading its matrix and
- * waking the threads costs, so fewer and larger ones win; and a wide product may have more rows than a narrow one before its bits depend on them
- * (`run-rows.ts`). A model's weights lie so that this needs no copy of them (`model/load.ts`).
+ * Computes linears with a common input as one product: q, k and v; gate and up. With few rows a product costs as much as reading its matrix
+ * and waking the threads, so fewer, larger products are faster; and a wider product may have more rows before its bits depend on them
+ * (`run-rows.ts`). The weights are contiguous in memory (`model/load.ts`), so no copy is needed.
  */
 import { split } from "../graph/ops.ts";
 import { type FrozenLinears, frozenLinear } from "../model/transformer.ts";
@@ -9,7 +9,7 @@ import type { WeightMap } from "../runtime/runtime.ts";
 
 const separator = "+";
 
-/** The linears joined; weights are named after all of them (`a+b.weight`), see `fuseWeights`. */
+/** Linears computed as one; the weight's name joins all their names (`a+b.weight`), see `fuseWeights`. */
 export const fusedLinears: FrozenLinears = (graph, x, { linears, bias }) => {
   const sizes = linears.map(({ outSize }) => outSize);
   const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -18,21 +18,21 @@ export const fusedLinears: FrozenLinears = (graph, x, { linears, bias }) => {
   return sizes.length === 1 ? [y] : split(graph, y, 1, sizes);
 };
 
-/** Of so many columns on, a linear does not limit the rows of a run over prompts. */
+/** A linear with at least this many columns does not limit the rows of a prompt run. */
 export const enoughColumns = 257;
 
 /**
- * Which linears of a common input one product does for when prompts are computed: only where one is narrow. With many rows it saves nothing, and
- * cutting its result costs.
+ * Groups linears with a common input for prompt runs: fused only if one of them is narrow. With many rows fusing saves nothing, and
+ * splitting the result costs time.
  */
 export const joinedForPrompts = <T extends { readonly outSize: number }>(linears: readonly T[]): (readonly T[])[] =>
   linears.some(({ outSize }) => outSize < enoughColumns) ? [linears] : linears.map((linear) => [linear]);
 
-/** As `joinedForPrompts` says. */
+/** The groups of `joinedForPrompts`. */
 export const promptLinears: FrozenLinears = (graph, x, { linears, bias }) =>
   joinedForPrompts(linears).flatMap((joined) => fusedLinears(graph, x, { linears: joined, bias }));
 
-/** The weights under the names that a graph with fused linears asks for; those that do not lie end to end are copied. */
+/** Weights under the names of a graph with fused linears; those that are not contiguous are copied. */
 export const fuseWeights = (weights: WeightMap, wanted: readonly string[]): WeightMap =>
   new Map(
     wanted.map((name) => {
@@ -47,7 +47,7 @@ export const fuseWeights = (weights: WeightMap, wanted: readonly string[]): Weig
     }),
   );
 
-/** One array of all values: a view where the parts lie end to end already. */
+/** One array of all values: a view if the parts are contiguous. */
 const endToEnd = (parts: readonly Float32Array[]): Float32Array => {
   const [first] = parts as [Float32Array];
   const length = parts.reduce((sum, part) => sum + part.length, 0);

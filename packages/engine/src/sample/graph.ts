@@ -1,7 +1,7 @@
 /**
- * The graphs that extend sequences by new tokens: prefill (many tokens each) and decoding (many sequences, one token each) are the
- * same computation but for attention. Keys and values of earlier tokens come in; only those of the new tokens
- * go out. Several adapters may be active at once, one per sequence.
+ * The graphs that extend sequences by new tokens. Prefill (many tokens per sequence) and decoding (many sequences, one token each) differ
+ * only in attention. Inputs are keys and values of earlier tokens; outputs are those of the new tokens. Each sequence may have its own
+ * adapter.
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
@@ -32,19 +32,19 @@ import { fusedLinears, promptLinears } from "./fused.ts";
 import { uncutTerms } from "./run-rows.ts";
 
 export interface ExtendKey {
-  /** One new token for each of many sequences, instead of many for one or more. */
+  /** Decoding (one new token for each of many sequences) instead of prefill. */
   readonly decode: boolean;
-  /** Modules that any of the active adapters touches; absent when all sequences use the base model. */
+  /** Modules adapted by any active adapter; absent if all sequences use the base model. */
   readonly targets?: LoraTargets;
-  /** A matrices come in blocks: see `adapters.ts`. */
+  /** A matrices are in blocks: see `adapters.ts`. */
   readonly blocked?: boolean;
-  /** Also score the tokens themselves (prompt log-probs). */
+  /** Also score the new tokens (prompt log-probs). */
   readonly prompt: boolean;
 }
 
 /**
- * Adapters side by side: A matrices stacked to `[rank, in]`, B to `[out, rank]` with `rank` that of the stack. Each row of
- * `lora.select` holds its adapter's scale in that adapter's columns and 0 elsewhere, so that one product serves them all.
+ * Stacked adapters: A matrices as `[rank, in]`, B as `[out, rank]`, where `rank` is that of the stack. Each row of `lora.select` has its
+ * adapter's scale in that adapter's columns and 0 elsewhere, so that one product serves all adapters.
  */
 const stackedLora = (
   graph: Graph,
@@ -64,13 +64,16 @@ const stackedLora = (
   };
 };
 
-/** Tables of the rotations, for positions up to the longest sequence. */
+/** Rotary tables up to the longest sequence. */
 const ropeTables = (graph: Graph, { headDim }: ModelConfig): RopeTables => ({
   cos: graph.input("cos", ["positions", headDim / 2]),
   sin: graph.input("sin", ["positions", headDim / 2]),
 });
 
-/** Attention of many new tokens over earlier ones and themselves, laid out by `prefill-inputs.ts`; adds the outputs `k.<layer>` and `v.<layer>`. */
+/**
+ * Attention of many new tokens over earlier tokens and themselves, in the layout of `prefill-inputs.ts`; adds the outputs `k.<layer>` and
+ * `v.<layer>`.
+ */
 const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
   const { heads, kvHeads, headDim } = config;
   const [tokens, batch, queries, keys] = ["tokens", "batch", "queries", "keys"] as const;
@@ -93,7 +96,7 @@ const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
       const perToken = reshape(graph, flat, [tokens, count, 1, headDim]);
       return reshape(graph, rope(graph, perToken, positions, tables), [product([tokens, count]), headDim]);
     };
-    /** Keys or values of new tokens, kept as an output, behind those of earlier ones: `[batch, kvHeads, keys, headDim]`. */
+    /** Keys or values of new tokens (also an output) appended to those of earlier ones: `[batch, kvHeads, keys, headDim]`. */
     const withEarlier = (side: "k" | "v", fresh: Tensor): Tensor => {
       graph.output(`${side}.${layer}`, gather(graph, fresh, indices.own)); // [kvHeads, tokens, headDim]
       const earlier = graph.input(`past.${side}.${layer}`, ["past", headDim]);
@@ -107,19 +110,19 @@ const prefillAttention = (graph: Graph, config: ModelConfig): Attend => {
         v: withEarlier("v", headRows(graph, v, headDim)),
         mask: stackedMask,
       },
-      { kvHeads, headDim, heads: kvHeads, longestSum: uncutTerms }, // stacked already
+      { kvHeads, headDim, heads: kvHeads, longestSum: uncutTerms }, // already stacked
     );
     const flat = reshape(graph, attended, [product([heads, batch, queries]), headDim]);
     return reshape(graph, gather(graph, flat, indices.unpack), [tokens, heads * headDim]);
   };
 };
 
-/** Masked columns behind the scores of a decoding step: see `decodeAttention`. */
+/** Masked columns after the scores of a decoding step: see `decodeAttention`. */
 export const scoreTail = 64;
 
 /**
- * How the queries of one token that share keys are multiplied with them: `products` of `rows` each. A product of a single row reads the keys where
- * they lie, which is faster than rearranging them first for few rows, and no slower than that for up to three times the rows.
+ * Products of the queries of one token that share keys: `products` products of `rows` rows each. A product of a single row reads the keys
+ * without rearranging them, which is faster for few rows, and not slower for up to three times as many.
  */
 export const queryRows = ({ heads, kvHeads }: ModelConfig): { readonly products: number; readonly rows: number } => {
   const share = heads / kvHeads;
@@ -127,9 +130,9 @@ export const queryRows = ({ heads, kvHeads }: ModelConfig): { readonly products:
 };
 
 /**
- * Attention of one new token per sequence. The softmax of a row adds up in vectors, and what is left over one by one: a masked tail
- * keeps all that counts within the full vectors, so that a sequence's result does not depend on the room that its neighbours need,
- * not even in the last bit. (Products do not either: masked positions add exact zeros behind everything that counts.)
+ * Attention of one new token per sequence. Softmax sums a row in vectors, and the remainder one by one. A masked tail keeps all unmasked
+ * scores within full vectors, so that a sequence's bits do not depend on the common cache size. (Products are not affected: masked
+ * positions add exact zeros at the end.)
  */
 const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
   const { heads, kvHeads, headDim } = config;
@@ -141,11 +144,11 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
   const cacheMask = graph.input("mask.past", [tokens, 1, 1, 1, past]);
   const positions = graph.input("position_ids", [tokens, 1], { dtype: "int64" });
   const tail = graph.input("mask.tail", [tokens, kvHeads, products, rows, scoreTail]);
-  /** Sizes of the parts of a row of scores: the new token, the cache and the tail. */
+  /** Sizes of the parts of a row of scores: the new token, the cache, and the masked tail. */
   const sizes = graph.input("lengths", [3], { dtype: "int64" });
   const cached = (layer: number, side: "k" | "v"): Tensor =>
     graph.input(`past.${side}.${layer}`, [tokens, kvHeads, 1, past, headDim]);
-  // Scaled tables: queries come out of the rotation already divided by √headDim.
+  // Scaled tables: rotated queries are already divided by √headDim.
   const queryTables = { cos: mul(graph, tables.cos, alpha), sin: mul(graph, tables.sin, alpha) };
 
   return ({ q, k, v, layer }) => {
@@ -167,15 +170,15 @@ const decodeAttention = (graph: Graph, config: ModelConfig): Attend => {
 };
 
 /**
- * What the log-sum-exp of rows of logits is made of: see `normalise`. The logarithm is the caller's, because the runtime's has another last
- * bit at the end of a batch than within it.
+ * The terms of the log-sum-exp of rows of logits, see `normalise`. The caller takes the logarithm, because the runtime's has different last
+ * bits at the end of a batch.
  */
 const outputLargest = (graph: Graph, prefix: string, logits: Tensor): void => {
   graph.output(`${prefix}.logit`, reduceMax(graph, logits));
   graph.output(`${prefix}.probability`, reduceMax(graph, softmax(graph, logits)));
 };
 
-/** Logits of given tokens and, if asked, of the k most likely ones, at the `scored` rows. */
+/** Logits of given tokens and, if requested, of the k most likely tokens at the `scored` rows. */
 export const scorePrompt = (graph: Graph, hidden: Tensor, head: HeadInputs): void => {
   const rows = graph.input("scored.rows", ["scored"], { dtype: "int32" });
   const targets = graph.input("scored.targets", ["scored", 1], { dtype: "int32" });
@@ -188,15 +191,15 @@ export const scorePrompt = (graph: Graph, hidden: Tensor, head: HeadInputs): voi
   graph.output("scored.topIds", best.indices);
 };
 
-/** The head for some rows only: their part of the adapter selection, unless one scale is for all. */
+/** The head for some rows: their rows of the adapter selection, unless one scale applies to all. */
 const selectRows = (graph: Graph, head: HeadInputs, rows: Tensor): HeadInputs =>
   head.lora && head.lora.scale.shape.length > 0
     ? { ...head, lora: { ...head.lora, scale: gather(graph, head.lora.scale, rows) } }
     : head;
 
 /**
- * Inputs: see the declarations. Outputs: `k.<layer>` and `v.<layer>` of the new tokens; for the `rows` asked for, `logits` and their
- * largest (as such and as a probability) and `probabilities` at each row's own temperature.
+ * Inputs: see the declarations. Outputs: `k.<layer>` and `v.<layer>` of the new tokens; for the requested `rows`, `logits`, their maximum
+ * (as a logit and as a probability), and `probabilities` at each row's temperature.
  */
 export const extendGraph = (config: ModelConfig, key: ExtendKey): Graph => {
   const graph = new Graph();

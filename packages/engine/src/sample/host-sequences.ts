@@ -1,4 +1,4 @@
-/** Sequences whose keys and values are arrays of the host, extended by the programs of any runtime. */
+/** Sequences whose KV cache is in host arrays, extended by the programs of any runtime. */
 import type { LoadedModel } from "../model/load.ts";
 import type { Runtime } from "../runtime/runtime.ts";
 import { KvCache } from "./cache.ts";
@@ -12,11 +12,11 @@ import type { Sequences } from "./sequences.ts";
 
 export interface HostSequencesOptions {
   readonly packing: Packing;
-  /** Told how many bytes sequences are about to take, so that others can give way. */
+  /** Called with the bytes that sequences are about to allocate, so that other caches can free memory. */
   readonly beforeResize: (bytes: number) => void;
 }
 
-/** All blocks of a sampler are those that its own sequences have made. */
+/** Casts blocks: those of a sampler are always made by its own sequences, so here they are host arrays. */
 const onHost = (blocks: readonly KvBlock[]): readonly HostBlock[] => blocks as readonly HostBlock[];
 
 const scoredRows = ({ fewest, most }: RowLimits, vocabSize: number): number =>

@@ -1,4 +1,4 @@
-/** Blocks of keys and values: whatever a prompt's runs were, its blocks hold its tokens in order. */
+/** Blocks of keys and values: for any division of a prompt into runs, its blocks hold its tokens in order. */
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import { tinyConfig } from "../testing/tiny-model.ts";
@@ -9,7 +9,7 @@ const { layers, kvHeads, headDim } = config;
 const size = 16;
 const sides = ["k", "v"] as const;
 
-/** What the run has for each value of a token's keys and values: a number that no other has. */
+/** A unique number for each value of a token's keys and values. */
 const entryOf = (
   token: number,
   { layer, side, head, i }: { layer: number; side: "k" | "v"; head: number; i: number },

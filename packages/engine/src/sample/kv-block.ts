@@ -1,13 +1,13 @@
 /**
- * Keys and values of one run of a prompt. A prompt is a list of such blocks. They are written once and only read from then on, so that any
- * number of requests may hold the same. Those on the host are one array each: `[layers, 2, kvHeads, length, headDim]`; on a device they are
- * pages (`device/pages.ts`).
+ * Keys and values of consecutive prompt tokens. A prompt is a list of such blocks. They are immutable once written, so that several
+ * requests can share them. On the host a block is one array `[layers, 2, kvHeads, length, headDim]`; on a device it is a page
+ * (`device/pages.ts`).
  */
 import type { ModelConfig } from "@tinklet/models/config";
 
-/** A block, wherever it is. */
+/** A block on the host or on a device. */
 export interface KvBlock {
-  /** Tokens. */
+  /** Number of tokens. */
   readonly length: number;
   readonly byteLength: number;
 }
@@ -16,19 +16,19 @@ export interface HostBlock extends KvBlock {
   readonly data: Float32Array;
 }
 
-/** Where a layer's keys or values begin in a block. */
+/** Offset of a layer's keys or values in a block. */
 export const sideOffset = (
   { kvHeads, headDim }: ModelConfig,
   { length }: HostBlock,
   { layer, side }: { layer: number; side: "k" | "v" },
 ): number => (layer * 2 + (side === "k" ? 0 : 1)) * kvHeads * length * headDim;
 
-/** Tokens of blocks end to end. */
+/** Total tokens of blocks. */
 export const lengthOf = (blocks: readonly KvBlock[]): number => blocks.reduce((sum, { length }) => sum + length, 0);
 
-/** Rows of a run that are wanted of it. */
+/** Rows of a run to copy. */
 export interface RunRows {
-  /** All of its rows. */
+  /** Number of rows of the run. */
   readonly rows: number;
   readonly start: number;
   readonly length: number;
@@ -36,7 +36,7 @@ export interface RunRows {
   readonly fresh: (layer: number, side: "k" | "v") => Float32Array;
 }
 
-/** The keys and values that a run has made, in blocks of `size`, the last with what is left. */
+/** Copies the keys and values of a run to blocks of `size` tokens; the last block has the remainder. */
 export const takeBlocks = (config: ModelConfig, run: RunRows, size: number): HostBlock[] =>
   Array.from({ length: Math.ceil(run.length / size) }, (_, index) =>
     takeBlock(config, {
@@ -56,7 +56,7 @@ const takeBlock = (config: ModelConfig, { rows, start, length, fresh }: RunRows)
   return block;
 };
 
-/** The same tokens in blocks of `size`, the last with what is left; those that are cut so stay as they are. */
+/** Divides the same tokens into blocks of `size`; blocks that already fit are reused. */
 export const recut = (config: ModelConfig, blocks: readonly HostBlock[], size: number): readonly HostBlock[] => {
   const last = blocks.length - 1;
   if (blocks.every((block, index) => (index < last ? block.length === size : block.length <= size))) return blocks;
@@ -66,7 +66,7 @@ export const recut = (config: ModelConfig, blocks: readonly HostBlock[], size: n
   );
 };
 
-/** Tokens `start` to `end` of blocks end to end. */
+/** Copies tokens `start` to `end` of consecutive blocks. */
 const copyTokens = (
   config: ModelConfig,
   blocks: readonly HostBlock[],
@@ -100,7 +100,7 @@ const emptyBlock = ({ layers, kvHeads, headDim }: ModelConfig, length: number): 
   return { length, byteLength: data.byteLength, data };
 };
 
-/** Where a head's keys or values begin in a block. */
+/** Offset of a head's keys or values in a block. */
 const lineOffset = (config: ModelConfig, block: HostBlock, line: Line): number =>
   sideOffset(config, block, line) + line.head * block.length * config.headDim;
 

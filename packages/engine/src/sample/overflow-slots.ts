@@ -1,5 +1,5 @@
 /**
- * Sequences that may be drawn beyond the batch, by scopes that have none in it: nobody waits for the end of another's replies, however
- * long they are. Whoever feeds the sampler lets as many through when its own count is full.
+ * Slots beyond the batch, for scopes without a sequence in a full batch: a tenant's request starts even while other tenants' long samples
+ * fill the batch. The server admits this many more requests when its own count is full.
  */
 export const overflowSlots = 8;

@@ -1,6 +1,6 @@
 /**
- * Chooses a token from a distribution: temperature (already in the probabilities), then top-k, then top-p, then min-p, then one random number.
- * Deterministic given the distribution and the number: ties go to the smaller id.
+ * Chooses a token from a distribution: temperature (already applied to the probabilities), then top-k, top-p, min-p, then one random
+ * number. Deterministic for a given distribution and number: ties go to the smaller id.
  */
 
 export interface Choice {
@@ -12,14 +12,14 @@ export interface Choice {
   readonly minP?: number;
 }
 
-/** The largest logit; the smaller id wins a tie. */
+/** Index of the largest logit; ties go to the smaller id. */
 export const argmax = (values: Float32Array): number => {
   let best = 0;
   for (let i = 1; i < values.length; i++) if (values[i]! > values[best]!) best = i;
   return best;
 };
 
-/** The first id at which the running sum exceeds `target`; rounding cannot lead past the last id that has any weight. */
+/** The first id at which the running sum exceeds `target`; in case of rounding, the last id with a positive weight. */
 const walk = (weights: ArrayLike<number>, target: number): number => {
   let running = 0;
   let last = 0;
@@ -38,16 +38,19 @@ const sum = (values: ArrayLike<number>): number => {
   return total;
 };
 
-/** Ids per block of `walkBlocks`: a power of two. */
+/** Ids per block of `walkBlocks`; a power of two. */
 const blockSize = 256;
 
-/** As `walk` with a target of `random` times the sum, in one pass over the weights and a part of it: a vocabulary is long, and this runs per token. */
+/**
+ * Equal to `walk` with a target of `random` times the sum, in one pass over the weights plus one block: this runs for every token over the
+ * whole vocabulary.
+ */
 const walkBlocks = (weights: Float32Array, random: number): number => {
   const sums = new Float64Array(Math.ceil(weights.length / blockSize));
   let total = 0;
   for (let block = 0; block < sums.length; block++) {
     const end = Math.min(weights.length, (block + 1) * blockSize);
-    // Four sums at a time, because each addition waits for the one before.
+    // Four independent sums, because each addition waits for the previous one of its sum.
     let [a, b, c, d] = [0, 0, 0, 0];
     let i = block * blockSize;
     for (; i + 4 <= end; i += 4) {
@@ -67,16 +70,16 @@ const walkBlocks = (weights: Float32Array, random: number): number => {
   return block * blockSize + walk(weights.subarray(block * blockSize, (block + 1) * blockSize), target - before);
 };
 
-/** Beyond so many, sorting everything is no slower than inserting one by one. */
+/** Above this k, sorting everything is as fast as inserting one by one. */
 const fewCandidates = 512;
 
-/** The ids of the k largest values, in falling order. */
+/** The ids of the k largest values, descending. */
 export const best = (probabilities: Float32Array, k: number): number[] => {
   if (k > fewCandidates) return ordered(probabilities, Number.NEGATIVE_INFINITY).slice(0, k);
   const ids: number[] = [];
   for (let id = 0; id < probabilities.length; id++) {
     const p = probabilities[id]!;
-    if (ids.length === k && !(p > probabilities[ids[k - 1]!]!)) continue; // most ids end here; of equals the earlier stays
+    if (ids.length === k && !(p > probabilities[ids[k - 1]!]!)) continue; // most ids end here; of equal values the earlier stays
     let place = Math.min(ids.length, k - 1);
     for (; place > 0 && p > probabilities[ids[place - 1]!]!; place--) ids[place] = ids[place - 1]!;
     ids[place] = id;
@@ -84,20 +87,20 @@ export const best = (probabilities: Float32Array, k: number): number[] => {
   return ids;
 };
 
-/** Ids of more than `floor`, in falling probability. */
+/** Ids with a probability above `floor`, most likely first. */
 const ordered = (probabilities: Float32Array, floor: number): number[] => {
   const ids: number[] = [];
   for (let id = 0; id < probabilities.length; id++) if (probabilities[id]! > floor) ids.push(id);
   return ids.sort((a, b) => probabilities[b]! - probabilities[a]! || a - b);
 };
 
-/** Ids in falling probability, as many as the filters keep. */
+/** The ids that the filters keep, most likely first. */
 const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => {
-  // Without top-k, ids that cannot be in the nucleus need no sorting: all below (1 − p) / vocabulary together are less than 1 − p.
+  // Without top-k, ids below (1 − p) / vocabulary need no sorting: together they have less than 1 − p, so none is in the nucleus.
   const order =
     topK > 0 ? best(probabilities, topK) : ordered(probabilities, topP < 1 ? (1 - topP) / probabilities.length : -1);
   if (topP >= 1) return order;
-  // The smallest set whose share of what top-k left reaches p; never empty.
+  // The smallest set with at least p of the probability that top-k kept; never empty.
   const enough = topP * (topK > 0 ? sum(order.map((id) => probabilities[id]!)) : sum(probabilities));
   let held = 0;
   const end = order.findIndex((id) => {
@@ -107,7 +110,7 @@ const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => 
   return end < 0 ? order : order.slice(0, end + 1);
 };
 
-/** @param random a number in [0, 1). */
+/** @param random - in [0, 1) */
 export const pick = (probabilities: Float32Array, choice: Choice, random: number): number => {
   const { topK, topP, minP = 0 } = choice;
   if (topK <= 0 && topP >= 1 && minP <= 0) return walkBlocks(probabilities, random);

@@ -1,6 +1,6 @@
 /**
- * Lays out pieces of prompts for one run: their tokens end to end for the linears, and for attention a rectangle in which each piece has its
- * own queries and, in the order of the prompt, the keys of all that comes before them. Nothing of a token's result depends on the pieces.
+ * Lays out pieces of prompts for one run: their tokens concatenated for the linears, and for attention a rectangle with the queries of each
+ * piece and, in prompt order, the keys of all earlier tokens. A token's result does not depend on how prompts are divided.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { masked } from "../model/attention.ts";
@@ -8,13 +8,13 @@ import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { type HostBlock, lengthOf, sideOffset } from "./kv-block.ts";
 import { fewestQueries, keyStep } from "./run-rows.ts";
 
-/** Consecutive tokens of a prompt, and what is known of those before them. */
+/** Consecutive tokens of a prompt, and the known blocks before them. */
 export interface PromptPiece {
   readonly past: readonly HostBlock[];
   readonly tokens: Int32Array;
 }
 
-/** Where each piece's tokens begin; rows of padding come last. */
+/** First row of each piece; padding rows come last. */
 export const startsOf = (pieces: readonly Pick<PromptPiece, "tokens">[]): number[] => {
   let at = 0;
   return pieces.map(({ tokens }) => {
@@ -24,7 +24,7 @@ export const startsOf = (pieces: readonly Pick<PromptPiece, "tokens">[]): number
   });
 };
 
-/** Rows of keys that are known, those of each block once, and where each block's begin. */
+/** Rows of known keys, each block once, and the first row of each block. */
 const pastRows = (config: ModelConfig, pieces: readonly PromptPiece[]) => {
   const { kvHeads, headDim } = config;
   const firstRows = new Map<HostBlock, number>();
@@ -34,7 +34,7 @@ const pastRows = (config: ModelConfig, pieces: readonly PromptPiece[]) => {
     firstRows.set(block, rows);
     rows += block.length * kvHeads;
   }
-  const count = Math.max(1, rows); // the runtime takes no empty arrays
+  const count = Math.max(1, rows); // the runtime rejects empty arrays
   const nothing = f32(new Float32Array(headDim), [1, headDim]);
   const view = (layer: number, side: "k" | "v"): Value => {
     if (rows === 0) return nothing;
@@ -48,7 +48,7 @@ const pastRows = (config: ModelConfig, pieces: readonly PromptPiece[]) => {
   return { count, firstRows, view };
 };
 
-/** Inputs of the prefill graph but for tables, adapters and the head. `count` rows, padding included. */
+/** Inputs of the prefill graph except tables, adapters and the head. `count` rows, padding included. */
 export const prefillInputs = (
   config: ModelConfig,
   pieces: readonly PromptPiece[],
@@ -77,7 +77,7 @@ export const prefillInputs = (
       for (let head = 0; head < heads; head++) unpack[(start + t) * heads + head] = (b * heads + head) * queries + t;
     }
     for (let t = 0; t < queries; t++) {
-      const own = Math.min(t, length - 1); // padding repeats the last
+      const own = Math.min(t, length - 1); // padding repeats the last token
       mask.fill(0, (b * queries + t) * keys, (b * queries + t) * keys + past + own + 1);
       for (let head = 0; head < heads; head++) q[(b * heads + head) * queries + t] = (start + own) * heads + head;
     }
@@ -89,7 +89,7 @@ export const prefillInputs = (
         const first = known.firstRows.get(block)! + head * block.length;
         for (let t = 0; t < block.length; t++) kv[row + at++] = first + t;
       }
-      // Masked keys count with weight 0, and 0 · NaN is NaN: they are the piece's own.
+      // Masked keys are multiplied by 0, and 0 · NaN is NaN: use the piece's own keys, which are finite.
       for (let t = 0; at < keys; t++) kv[row + at++] = own(t < length ? t : 0);
     }
   });

@@ -18,7 +18,7 @@ describe("runs over a prompt", () => {
     }
   });
 
-  it("begin at whole blocks where that makes no more of them", () => {
+  it("begin at block boundaries if that needs no additional run", () => {
     expect(runsOf(0, 484, 255)).toEqual([
       { start: 0, end: 240 },
       { start: 240, end: 484 },

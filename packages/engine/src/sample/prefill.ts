@@ -1,7 +1,7 @@
 /**
- * Computes the keys and values of prompts. Takes whole blocks that are known already and leaves those that it makes for others. What is
- * missing of a prompt is computed in as few runs as `run-rows.ts` allows, and prompts with little missing together: a token's bits do not
- * depend on where runs begin and end, so that a prompt has the same cold and warm.
+ * Computes the keys and values of prompts. Reuses blocks of the prefix cache and adds new ones to it. The missing tokens of a prompt are
+ * computed in as few runs as `run-rows.ts` allows, and prompts with few missing tokens share a run. A token's bits do not depend on the
+ * division into runs, so a prompt has equal results with a cold and a warm cache.
  */
 
 import type { AdapterWeights } from "../adapter/adapter.ts";
@@ -21,12 +21,12 @@ export interface PrefillJob {
   readonly isCancelled: () => boolean;
 }
 
-/** Which scores within the prompt are wanted. */
+/** Requested scores within the prompt. */
 export interface PromptScores extends PromptQuestions {
   readonly promptLogprobs: boolean;
   /** 0: none. */
   readonly topkPromptLogprobs: number;
-  /** Only the prompt's own tokens from this one on are scored. */
+  /** Only the prompt's tokens from this index on are scored. */
   readonly firstScored: number;
 }
 
@@ -39,17 +39,17 @@ export interface Prefilled {
   >;
 }
 
-/** What an absent cell of top-k prompt log-probs holds. */
+/** Value of an absent cell of top-k prompt log-probs. */
 const noTop = { id: 0, logprob: -99999 } as const;
 
 /** Whether the prompt's own tokens are scored. */
 const scoresTokens = ({ promptLogprobs, topkPromptLogprobs }: PromptScores): boolean =>
   promptLogprobs || topkPromptLogprobs > 0;
 
-/** Whether anything within the prompt is scored. */
+/** Whether any position of the prompt is scored. */
 export const isScored = (scores: PromptScores): boolean => scoresTokens(scores) || hasQuestions(scores);
 
-/** Tokens at the beginning that need not be computed if they are known. A token is scored by the one before it. */
+/** Number of tokens at the start that can come from the cache. A token is scored by the row before it. */
 export const unscoredTokens = (scores: PromptScores, length: number): number => {
   if (!isScored(scores)) return length;
   const first = scoresTokens(scores) ? scores.firstScored - 1 : length - 1;
@@ -79,41 +79,41 @@ const scoreSheet = (length: number, { promptLogprobs, topkPromptLogprobs: k }: P
   };
 };
 
-/** Logits that a run may hold for scored tokens: a prompt's for a whole vocabulary would take more memory than the model. */
+/** Maximum logits of scored tokens per run: the logits of a long prompt would take more memory than the model. */
 export const scoredLogits = 2 ** 23;
 
-/** New tokens of prompts, no more in all than the runner takes. */
+/** New tokens of prompts, in total at most the runner's limit. */
 export interface PrefillRun {
   readonly pieces: readonly {
     readonly past: readonly KvBlock[];
     readonly tokens: Int32Array;
     readonly adapter: AdapterWeights | undefined;
   }[];
-  /** Tokens, counted over all pieces, after which the distribution is wanted, with 1 / temperature for each. */
+  /** Indices of tokens (over all pieces) after which the distribution is requested, with 1 / temperature for each. */
   readonly rows: Int32Array;
   readonly coldness: Float32Array;
-  /** Score these targets after these tokens, and list the k best. */
+  /** Score these targets after these tokens, and list the k most likely ones. */
   readonly scored?: { readonly rows: Int32Array; readonly targets: Int32Array; readonly k: number };
 }
 
 export interface PrefillResult {
-  /** The blocks of one piece: of `blockTokens`, the last with what is left. */
+  /** The blocks of one piece, of `blockTokens` each; the last has the remainder. */
   take(piece: number): readonly KvBlock[];
-  /** After one of the wanted rows; in arrays of its own. */
+  /** The distribution after one of the requested rows, in arrays of its own. */
   distribution(row: number): Distribution;
   readonly scored?: { readonly logprobs: Float32Array; readonly top: Float32Array; readonly topIds: Int32Array };
 }
 
-/** Computes new tokens of prompts, wherever their keys and values are. */
+/** Computes new tokens of prompts, on the host or on a device. */
 export interface PrefillRunner {
-  /** Tokens of a run, without scores and with them. */
+  /** Maximum tokens of a run, without and with scores. */
   readonly most: { readonly plain: number; readonly scored: number };
   prefill(run: PrefillRun): Promise<PrefillResult>;
-  /** The same tokens in blocks of `blockTokens`, the last with what is left. */
+  /** Divides the same tokens into blocks of `blockTokens`; the last has the remainder. */
   recut(blocks: readonly KvBlock[]): readonly KvBlock[];
 }
 
-/** Several prompts with no more missing than one run has; or one, scored or not. Undefined if all are cancelled on the way. */
+/** Prefills several prompts that fit one run together, or a single one. Undefined if all are cancelled in the meantime. */
 export const prefill = async (
   runner: PrefillRunner,
   jobs: readonly PrefillJob[],
@@ -137,7 +137,7 @@ const computeMissing = async (
   return others.length === 0 ? prefillLong(runner, first) : prefillShort(runner, jobs);
 };
 
-/** Prompts that fit one run together. */
+/** Prompts that share one run. */
 const prefillShort = async (runner: PrefillRunner, jobs: readonly PrefillJob[]): Promise<readonly Prefilled[]> => {
   const pieces = jobs.map(({ prompt, adapter, lease }) => ({
     past: lease.blocks,
@@ -156,7 +156,7 @@ const prefillShort = async (runner: PrefillRunner, jobs: readonly PrefillJob[]):
   }));
 };
 
-/** A prompt in one run or several. */
+/** A prompt in one or more runs. */
 const prefillLong = async (runner: PrefillRunner, job: PrefillJob): Promise<readonly [Prefilled] | undefined> => {
   const { prompt, adapter, lease, scores, coldness } = job;
   const scored = scoresTokens(scores);
@@ -166,7 +166,7 @@ const prefillLong = async (runner: PrefillRunner, job: PrefillJob): Promise<read
   const made: KvBlock[] = [];
   for (const { start, end } of runsOf(lengthOf(lease.blocks), prompt.length, most)) {
     const isLast = end === prompt.length;
-    // Row i predicts token i + 1; the last row of the prompt predicts the first sample instead.
+    // Row i predicts token i + 1; the last row predicts the first sampled token.
     const firstScored = Math.max(start + 1, scores.firstScored);
     const scoredCount = scored ? Math.max(0, Math.min(end + 1, prompt.length) - firstScored) : 0;
     const questions = asked.within(start, end);
@@ -199,7 +199,10 @@ const prefillLong = async (runner: PrefillRunner, job: PrefillJob): Promise<read
   throw new RangeError("a prompt has a last run");
 };
 
-/** Tokens `from` to `to` in as few runs as possible, about equally long, of whole blocks but the last where that makes no more of them. */
+/**
+ * Divides tokens `from` to `to` into as few runs as possible, of similar length; runs end at block boundaries if that needs no additional
+ * run.
+ */
 export const runsOf = (from: number, to: number, most: number): { start: number; end: number }[] => {
   const all = to - from;
   const count = Math.ceil(all / most);
@@ -213,7 +216,7 @@ export const runsOf = (from: number, to: number, most: number): { start: number;
   }));
 };
 
-/** Leaves what was made for others: whole blocks, and the end of the prompt. */
+/** Adds the whole blocks and the end of the prompt to the cache. */
 const finish = (
   runner: PrefillRunner,
   { lease }: PrefillJob,
@@ -223,8 +226,8 @@ const finish = (
   const rest = blocks.at(-1)!;
   for (const block of blocks.slice(0, -1)) lease.add(block);
   const all = [...lease.blocks, rest];
-  // What overflows is for its own request alone to fail with.
+  // A prompt with overflowing values is not cached: only its own request fails.
   if (Number.isFinite(last.logSumExp)) lease.end({ block: rest, last });
-  if (rest.length === blockTokens) lease.add(rest); // a longer prompt may go on from here
+  if (rest.length === blockTokens) lease.add(rest); // a longer prompt may continue from here
   return { blocks: all, last };
 };

@@ -1,4 +1,4 @@
-/** Prompts that begin alike: computed once within a scope, and nobody can tell from the result. */
+/** The prefix cache: common prefixes are computed once within a scope, and results do not depend on the cache. */
 import { describe, expect, it } from "vitest";
 import type { Adapter } from "../adapter/adapter.ts";
 import { createRandom } from "../random.ts";
@@ -38,10 +38,10 @@ const runAll = async (sampler: Sampler, requests: readonly Asked[]): Promise<Sam
   return Promise.all(handles.map((handle) => handle.result));
 };
 const run = async (sampler: Sampler, request: Asked): Promise<SampleResult> => (await runAll(sampler, [request]))[0]!;
-/** All that must not depend on the cache. */
+/** The parts of a result that must not depend on the cache. */
 const told = ({ promptCacheHitTokens: _, ...rest }: SampleResult): Omit<SampleResult, "promptCacheHitTokens"> => rest;
 
-/** Prompts of a conversation whose every turn repeats what was said before. */
+/** Prompts of a conversation in which every turn repeats the previous ones. */
 const conversation = (seed: number, turns: number): Asked[] =>
   Array.from({ length: turns }, (_, turn) => ({
     prompt: ids(50, 1).concat(ids(10 + 45 * turn, seed)),
@@ -49,7 +49,7 @@ const conversation = (seed: number, turns: number): Asked[] =>
     params: { maxTokens: 6, seed: turn, temperature: 0.8 },
   }));
 
-/** A runtime that counts the tokens of its runs with more than one token per sequence. */
+/** A runtime that counts the tokens of its prefill runs. */
 const counting = (runtime: Runtime): { runtime: Runtime; prefilled: () => number } => {
   let prefilled = 0;
   const compile: Runtime["compile"] = async (...args) => {
@@ -65,7 +65,7 @@ const counting = (runtime: Runtime): { runtime: Runtime; prefilled: () => number
   return { runtime: { ...runtime, compile }, prefilled: () => prefilled };
 };
 
-/** As engines are opened: prompts of small models are packed, of others and on WebAssembly not. */
+/** As in engines: prompts of small models use packed weights, others and WebAssembly do not. */
 const setups = [
   ["native", "all", native],
   ["native", "decoding", native],
@@ -81,24 +81,24 @@ describe.each(setups)("on %s, packed: %s", (_, packing, runtime) => {
     const warm = new Sampler(model, runtime, options);
     const cold: unknown[] = [];
     for (const [i, turn] of turns.entries()) cold.push(told(await run(warm, { ...turn, scope: `alone ${i}` })));
-    // One after the other: every turn finds what those before it left.
+    // One after the other: every turn finds the blocks of the previous ones.
     const results: SampleResult[] = [];
     for (const turn of turns) results.push(await run(warm, turn));
     expect(results.map(told)).toEqual(cold);
     const hits = results.map(({ promptCacheHitTokens }) => promptCacheHitTokens);
     expect(hits).toEqual([0, 48, 96, 144, 192, 0, 48, 96]);
-    // The very same prompts again: nothing is left to compute.
+    // The same prompts again: nothing is left to compute.
     for (const [i, turn] of turns.entries()) {
       const again = await run(warm, turn);
       expect(told(again)).toEqual(cold[i]);
       expect(again.promptCacheHitTokens).toBe(turn.prompt.length);
     }
-    // All at once, beside prompts that have nothing in common with them.
+    // All at once, with prompts that have no common prefix with them.
     const others = [7, 8, 9].map((seed) => ({ prompt: ids(120, seed), params: { maxTokens: 9, seed } }));
     const mixed = [...turns, ...others].map((each) => ({ ...each, scope: "crowd" }));
     const crowd = await runAll(warm, mixed.toReversed());
     expect(crowd.toReversed().slice(0, turns.length).map(told)).toEqual(cold);
-    // With room for a few blocks only, so that what is found has gaps.
+    // With room for a few blocks, so that some are evicted.
     const tight = new Sampler(model, runtime, { ...options, cacheBytes: 1_600_000 });
     for (let round = 0; round < 2; round++) {
       for (const [i, turn] of turns.entries()) expect(told(await run(tight, turn))).toEqual(cold[i]);
@@ -142,14 +142,14 @@ it.each(setups)(
     for (let seed = 1; seed <= 4; seed++) {
       const random = createRandom(seed, "order");
       const order = Array.from({ length: 20 }, () => lengths[Math.floor(random() * lengths.length)]!);
-      // The second with room for about as many blocks as the longest prompt has.
+      // Second, with room for about as many blocks as the longest prompt has.
       const sampler = new Sampler(model, runtime, seed % 2 ? options : { ...options, cacheBytes: 700_000 });
       const known = new Set<number>();
       for (const length of order) {
         const result = await run(sampler, ask(length));
         expect(told(result), `${length} of ${order}`).toEqual(expected.get(length));
         if (seed % 2 === 0) continue;
-        // All of it, where it was asked for before; else the whole blocks that another left, but for the last token's.
+        // The whole prompt if it was requested before; otherwise the whole blocks of another prompt, without the last token's.
         const longest = Math.max(0, ...[...known].map((other) => Math.floor(Math.min(other, length) / blockTokens)));
         const blocks = Math.min(longest, Math.floor((length - 1) / blockTokens));
         expect(result.promptCacheHitTokens).toBe(known.has(length) ? length : blocks * blockTokens);
@@ -172,7 +172,7 @@ describe("nothing is found", () => {
   const prompt = ids(200, 1);
   const request: Asked = { prompt, params: { maxTokens: 2, seed: 1 } };
 
-  it("across scopes: two tenants with equal prompts are told the same as if they were alone", async () => {
+  it("across scopes: two tenants with equal prompts see the same hit counts as alone", async () => {
     const { runtime, prefilled } = counting(native);
     const sampler = new Sampler(model, runtime, defaults);
     const first = await run(sampler, { ...request, scope: "a" });
@@ -181,7 +181,7 @@ describe("nothing is found", () => {
     expect(second.promptCacheHitTokens).toBe(0);
     expect(prefilled()).toBe(2 * prompt.length);
     expect((await run(sampler, { ...request, scope: "a" })).promptCacheHitTokens).toBe(prompt.length);
-    // Asked at the same moment, neither waits for the other's.
+    // Submitted together, neither waits for the other's blocks.
     const others = new Sampler(model, runtime, defaults);
     const both = await runAll(others, [
       { ...request, scope: "a" },
@@ -236,7 +236,7 @@ describe.each(setups)("where only the last positions are scored, on %s, packed: 
       expect(cold.sequences).toEqual(whole.sequences);
       const warm = await run(sampler, last);
       expect(told(warm)).toEqual(told(cold));
-      const computed = Math.max(0, prompt.length - n - 1); // a token is scored by the one before it
+      const computed = Math.max(0, prompt.length - n - 1); // a token is scored by the row before it
       const known = Math.min(Math.floor(computed / blockTokens), Math.floor((prompt.length - 1) / blockTokens));
       expect(warm.promptCacheHitTokens).toBe(known * blockTokens);
     },
@@ -244,7 +244,7 @@ describe.each(setups)("where only the last positions are scored, on %s, packed: 
 });
 
 it.each([100, 131, 255, 257])(
-  "a vocabulary of %s is scored the same whatever is scored beside it",
+  "a vocabulary of %s gets equal scores with any other scored positions",
   async (vocabSize) => {
     const narrow = tinyModel({
       model_type: "qwen3",
@@ -306,7 +306,7 @@ describe("memory", () => {
     handle.cancel("enough");
     while (sampler.busy) await sampler.step();
     expect(await settled).toBe("enough");
-    // Everything can be driven out again.
+    // All blocks can be evicted again.
     for (let i = 2; i < 8; i++) await run(sampler, { prompt: ids(130, i), params: { maxTokens: 1 } });
     expect((await run(sampler, { prompt: ids(130, 1), params: { maxTokens: 1 } })).promptCacheHitTokens).toBe(0);
   });

@@ -1,26 +1,26 @@
 /**
- * Keeps the keys and values of prompts for those that begin alike: a tree of blocks for each weights and scope, and for whole prompts what the
- * model says about the next token. Nothing is found across weights or scopes. What was used longest ago goes first, leaves before what
- * they hang on; what a request is using stays. Knows nothing of budgets but the number it is told to shrink to.
+ * The prefix cache: a tree of KV blocks per weights and scope, and for whole prompts the distribution of the next token. Nothing is shared
+ * across weights or scopes. Evicts the least recently used blocks, leaves before their parents; leased blocks stay. The caller decides the
+ * size.
  */
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import type { KvBlock } from "./kv-block.ts";
 
-/** Tokens of a block. A smaller one finds more of a growing conversation, a larger one is less to look after. */
+/** Tokens of a block. Smaller blocks find longer prefixes of a growing conversation; larger ones cost less bookkeeping. */
 export const blockTokens = 16;
 
-/** What the model says about the next token of one sequence. */
+/** The distribution of the next token of one sequence. */
 export interface Distribution {
   readonly logits: Float32Array;
   /** At the sequence's temperature. */
   readonly probabilities: Float32Array;
-  /** Of the logits. */
+  /** Log-sum-exp of the logits. */
   readonly logSumExp: number;
 }
 
-/** Whose prompts may be found. */
+/** Requests that share prefixes. */
 export interface PrefixSpace {
-  /** Absent for the base model. */
+  /** Undefined for the base model. */
   readonly weights: AdapterWeights | undefined;
   readonly scope: string;
 }
@@ -28,85 +28,85 @@ export interface PrefixSpace {
 interface Tree {
   readonly space: PrefixSpace;
   readonly root: Node;
-  /** Leases that were not released. */
+  /** Number of open leases. */
   leases: number;
-  /** Set when the tree was dropped: what is still being computed for it is not kept. */
+  /** Set when the tree was dropped: blocks still being computed for it are not stored. */
   dropped: boolean;
 }
 
-/** Something that can be dropped alone. */
+/** An entry that can be evicted. */
 interface Entry {
   readonly tree: Tree;
   readonly block: KvBlock;
   readonly bytes: number;
-  /** Requests that are using it. */
+  /** Number of leases. */
   users: number;
   readonly detach: () => void;
 }
 
 interface Node {
   readonly parent: Node | undefined;
-  /** Absent on roots. */
+  /** Undefined for roots. */
   readonly entry: Entry | undefined;
   readonly block: KvBlock | undefined;
   readonly children: Map<string, Node>;
   readonly endings: Map<string, { readonly entry: Entry; readonly ending: Ending }>;
 }
 
-/** A whole prompt: its last block and what follows from it. */
+/** A whole prompt: its last block and the distribution after it. */
 export interface Ending {
   readonly block: KvBlock;
   readonly last: Distribution;
 }
 
-/** A request's hold on the cache: what it found, and where it leaves what it computes. */
+/** A request's lease: the blocks that it found, and the methods that add new ones. */
 export interface PrefixLease {
-  /** Whole blocks of the prompt that were there, in order; they grow by those that are added. */
+  /** The prompt's cached whole blocks, in order; added blocks are appended. */
   readonly blocks: readonly KvBlock[];
-  /** The rest of the prompt, where the very same prompt was there. */
+  /** The rest of the prompt, if exactly this prompt is cached. */
   readonly ending: Ending | undefined;
   /** Tokens that need not be computed. */
   readonly hitTokens: number;
-  /** Keeps the next whole block. */
+  /** Adds the next whole block. */
   add(block: KvBlock): void;
-  /** Keeps the end of the prompt. */
+  /** Adds the end of the prompt. */
   end(ending: Ending): void;
-  /** The request needs its blocks no longer. Idempotent. */
+  /** Releases the blocks. Idempotent. */
   release(): void;
 }
 
-/** A prompt and the temperature its distribution is wanted at. */
+/** A prompt and the temperature of its distribution. */
 export interface PrefixQuery extends PrefixSpace {
   readonly prompt: Int32Array;
   readonly coldness: number;
-  /** Tokens at the beginning that may be taken from what is there; the prompt's length where nothing of it is scored. */
+  /** Number of tokens at the start that may come from the cache; the whole prompt if nothing in it is scored. */
   readonly usable: number;
 }
 
 export interface PrefixCache {
   readonly bytes: number;
-  /** All that are kept. */
+  /** All stored blocks. */
   blocks(): Iterable<KvBlock>;
-  /** Tokens at the beginning of a prompt that are there. */
+  /** Number of cached tokens at the start of a prompt. */
   match(query: PrefixQuery): number;
-  /** Holds what is there of a prompt. */
+  /** Leases the cached prefix of a prompt. */
   lease(query: PrefixQuery): PrefixLease;
-  /** Drops what was used longest ago until no more than `limitBytes` are left, or only what is in use. */
+  /** Evicts the least recently used entries until at most `limitBytes` are left, or only leased ones. */
   shrinkTo(limitBytes: number): void;
-  /** Drops everything of weights that are gone. */
+  /** Drops all entries of weights that no longer exist. */
   keepOnly(isHeld: (weights: AdapterWeights) => boolean): void;
 }
 
-/** Token ids as a key. */
+/** Token ids as a map key. */
 const keyOf = (tokens: Int32Array): string =>
   Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength).toString("latin1");
 
-/** Where the last block of a prompt of this length starts; it is computed for its distribution, whatever is there of it. */
+/** Start of the last block of a prompt of this length; that block is always computed, for its distribution. */
 export const lastBlockStart = (length: number): number => Math.floor((length - 1) / blockTokens) * blockTokens;
 
 export const createPrefixCache = (): PrefixCache => {
   const trees: Tree[] = [];
-  /** From the one used longest ago on. A node is used after what hangs on it, so that the first is always a leaf. */
+  /** Entries, least recently used first. A node is marked used after its children, so that the first entry is always a leaf. */
   const order = new Set<Entry>();
   let bytes = 0;
 
@@ -119,7 +119,7 @@ export const createPrefixCache = (): PrefixCache => {
     order.add(entry);
     bytes += entry.bytes;
   };
-  /** A tree that holds nothing and is not in use is forgotten. */
+  /** Drops a tree that is empty and has no lease. */
   const forgetIfEmpty = (tree: Tree): void => {
     const { root, leases } = tree;
     const index = leases === 0 && root.children.size === 0 && root.endings.size === 0 ? trees.indexOf(tree) : -1;
@@ -134,7 +134,7 @@ export const createPrefixCache = (): PrefixCache => {
   const endingKey = ({ prompt, coldness }: PrefixQuery): string =>
     `${coldness}:${keyOf(prompt.subarray(lastBlockStart(prompt.length)))}`;
 
-  /** The nodes of a prompt from the root on. */
+  /** The nodes of a prompt, from the root. */
   const pathOf = (tree: Tree, { prompt, usable }: PrefixQuery): Node[] => {
     const path = [tree.root];
     const last = Math.min(usable, lastBlockStart(prompt.length));
@@ -177,7 +177,7 @@ export const createPrefixCache = (): PrefixCache => {
       held.add(entry);
       entry.users++;
     };
-    /** The deepest first: see `order`. */
+    /** Marks the nodes used, deepest first: see `order`. */
     const touchPath = (): void => {
       for (const { entry } of path.toReversed()) if (entry) touch(entry);
     };

@@ -1,6 +1,6 @@
 /**
- * What is asked about the distributions within a prompt, beyond scores of its own tokens: log-probs of given tokens, and tokens drawn at random. Row i
- * is the distribution after prompt token i, which is about position i + 1; the last row is about the first sample and is never asked for.
+ * Requests about distributions within a prompt other than scores of its own tokens: log-probs of given tokens, and random draws. Row i is
+ * the distribution after prompt token i, for position i + 1; the last row is for the first sampled token and is never requested.
  */
 import { createRandom } from "../random.ts";
 import type { PromptTargets, SampleResult } from "../types.ts";
@@ -16,18 +16,18 @@ export interface PromptQuestions {
 }
 
 export interface PromptRows {
-  /** The rows of `start … end − 1` whose distribution is wanted. */
+  /** Rows from `start` to `end − 1` whose distribution is requested. */
   readonly within: (start: number, end: number) => number[];
-  /** Takes the distribution of one of them; in order. */
+  /** Consumes the distribution of one of these rows, in order. */
   readonly take: (row: number, distribution: Distribution) => void;
   readonly result: () => Pick<SampleResult, "targetPromptLogprobs" | "promptAltTokens">;
 }
 
-/** Whether there is anything to answer. */
+/** Whether anything is requested. */
 export const hasQuestions = ({ targetPromptLogprobs, promptAltTokensK }: PromptQuestions): boolean =>
   targetPromptLogprobs !== undefined || promptAltTokensK > 0;
 
-/** The first row that anything is asked about. */
+/** The first requested row. */
 export const firstAsked = ({ targetPromptLogprobs, promptAltTokensK }: PromptQuestions): number => {
   if (promptAltTokensK > 0) return 0;
   return (

@@ -1,4 +1,4 @@
-/** Runs of any length, in any company, give a token the same bits: the prefix cache stands on it. */
+/** A token has equal bits in prompt runs of any length with any other tokens: the prefix cache depends on this. */
 import { describe, expect, it } from "vitest";
 import type { LoadedModel } from "../model/load.ts";
 import { createRandom } from "../random.ts";
@@ -14,7 +14,7 @@ import { keyStep, rowLimits } from "./run-rows.ts";
 const runtimes = [(await loadNativeRuntime(2)).runtime, (await loadNativeRuntime(4)).runtime, await loadWasmRuntime(1)];
 const shape = { model_type: "qwen3", max_position_embeddings: 1024, ...wideShape, vocab_size: 512 };
 const usual = tinyModel(shape);
-/** So narrow that a run has few rows, and must have most of them. */
+/** Narrow, so that the maximum and the minimum rows of a run are close. */
 const narrow = tinyModel({
   ...shape,
   hidden_size: 45,
@@ -23,13 +23,13 @@ const narrow = tinyModel({
   intermediate_size: 139,
   vocab_size: 512,
 });
-/** Heads with sums that are long enough to be cut. */
+/** Heads with sums that are long enough to be split. */
 const wideHeads = tinyModel({ ...shape, head_dim: 192, num_attention_heads: 2 });
 const random = createRandom(1, "run-rows");
 const prompt = Int32Array.from({ length: 450 }, () => Math.floor(random() * 512));
 const other = prompt.map((token) => 511 - token);
 
-/** The prompt's keys and values and the logits behind it, in runs of the given lengths, each beside tokens of another prompt. */
+/** The prompt's keys, values and final logits, computed in runs of the given lengths, each together with tokens of another prompt. */
 const compute = async (
   { extender, model: { config } }: { readonly extender: Extender; readonly model: LoadedModel },
   sizes: readonly number[],
@@ -58,7 +58,7 @@ const compute = async (
 
 const cases = runtimes.flatMap((runtime) =>
   [["usual heads", usual] as const, ["wide heads", wideHeads] as const, ["narrow linears", narrow] as const]
-    // WebAssembly has one thread here: it cuts no sums, and computes wide heads as it does others.
+    // WebAssembly has one thread here: it splits no sums, and computes wide heads like others.
     .filter(([, model]) => runtime?.name === "native" || model === usual)
     .flatMap(([heads, model]) =>
       (["decoding", "all"] as const).flatMap((packing) =>
@@ -82,7 +82,7 @@ describe.each(cases)("$heads on $name with $threads threads, packed: $packing", 
       [[keyStep - 1, 1, keyStep, 1], 0],
     ] as const) {
       const actual = await compute({ extender, model }, sizes, beside);
-      // Compared as bytes: a list of differences would be long.
+      // Compared as bytes: a list of differences would be too long.
       expect(Buffer.compare(bytes(actual.logits), bytes(expected.logits)), `logits, runs of ${sizes}`).toBe(0);
       const same = Buffer.compare(bytes(actual.keysAndValues), bytes(expected.keysAndValues));
       expect(same, `keys and values, runs of ${sizes} beside ${beside}`).toBe(0);
@@ -103,7 +103,7 @@ it("has fewer rows than the narrowest linear with long sums has columns, and eno
   expect(rowLimits({ ...config, hiddenSize: 2048, heads: 16, kvHeads: 8, headDim: 128 }, 2).most).toBe(256);
   expect(rowLimits({ ...config, vocabSize: 100 }, 2)).toEqual({ fewest: 4, most: 99, fewestOfHead: 11 });
   expect(rowLimits(narrow.config, 2)).toEqual({ fewest: 42, most: 44, fewestOfHead: 2 });
-  expect(rowLimits(narrow.config, 4)).toEqual({ fewest: 44, most: 44, fewestOfHead: 2 }); // as many as all threads need would be too many
+  expect(rowLimits(narrow.config, 4)).toEqual({ fewest: 44, most: 44, fewestOfHead: 2 }); // the number that all threads need is above the maximum
 });
 
 it("joins the linears of an input where one has fewer columns than limit nothing", () => {

@@ -1,8 +1,8 @@
 /**
- * How many tokens a run over prompts may have. A token's keys and values must have the same bits in whatever company it is computed: they may
- * not depend on the number of rows of a product. The runtime's products work row by row, with one exception: long sums are cut into
- * pieces, and where depends on how many columns a thread has. A product with fewer rows than columns is divided among threads by columns,
- * others by rows; one that is too small for all threads among fewer of them. Within these limits every product is divided alike.
+ * Limits on the tokens of a prompt run. The bits of a token's keys and values must not depend on the other tokens of the run, that is, on
+ * the number of rows of a product. The runtime's products are independent of it with one exception: it splits long sums depending on the
+ * number of columns per thread. A product with fewer rows than columns is divided among threads by columns, others by rows; a product too
+ * small for all threads is divided among fewer. Within these limits every product is divided equally.
  */
 import { linearSizes, type ModelConfig } from "@tinklet/models/config";
 import { sharedInputs } from "../model/transformer.ts";
@@ -11,15 +11,15 @@ import { enoughColumns, joinedForPrompts } from "./fused.ts";
 export interface RowLimits {
   readonly fewest: number;
   readonly most: number;
-  /** Rows of the vocabulary projection at least: others may be scored in another run. */
+  /** Minimum rows of the vocabulary projection, because the other rows may be scored in another run. */
   readonly fewestOfHead: number;
 }
 
-/** Sums of up to so many terms are never cut. */
+/** Sums of up to this many terms are never split. */
 export const uncutTerms = 128;
-/** Multiplications for each thread from which on all threads take part, and some to spare. */
+/** Multiplications per thread above which all threads take part, with a margin. */
 const workPerThread = 2 ** 18;
-/** More make a run no faster: attention within it sees all of its keys, also those that are masked. */
+/** More tokens make a run no faster, because attention computes all scores of a run, masked ones included. */
 const enough = enoughColumns - 1;
 
 /** The products of a layer. */
@@ -33,17 +33,17 @@ export const rowLimits = (config: ModelConfig, threads: number): RowLimits => {
   const linears = productSizes(config).filter(isCut);
   const head = [{ inSize: config.hiddenSize, outSize: config.vocabSize }].filter(isCut);
   const most = Math.min(enough, ...[...linears, ...head].map(({ outSize }) => outSize - 1));
-  /** With which these products keep all threads busy. */
+  /** The minimum rows with which these products use all threads. */
   const fewestOf = (products: typeof linears): number => {
     const rows = products.map(({ inSize, outSize }) => Math.ceil((workPerThread * (threads - 1)) / (inSize * outSize)));
-    return Math.min(most, Math.max(2, ...rows)); // a product of a single row takes another path altogether
+    return Math.min(most, Math.max(2, ...rows)); // the runtime computes products of a single row differently
   };
   return { fewest: fewestOf(linears), most, fewestOfHead: fewestOf(head) };
 };
 
-/** Queries that attention has at least: with fewer than a head has columns, sums over many keys would be cut elsewhere. */
+/** Minimum number of queries in attention: with fewer queries than a head has columns, sums over many keys would be split differently. */
 export const fewestQueries = ({ heads, kvHeads, headDim }: ModelConfig): number =>
   Math.ceil((headDim * kvHeads) / heads);
 
-/** Keys come in whole vectors, all of them: what a softmax has left over it adds up one by one, in another order. */
+/** Keys are padded to whole vectors, because softmax sums the remainder one by one, in another order. */
 export const keyStep = 64;

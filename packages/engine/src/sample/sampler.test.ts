@@ -1,4 +1,4 @@
-/** Sampling on small random models: against full forward passes, and against itself under every kind of company. */
+/** Sampling on small random models: compared with full forward passes, and with itself in other batches. */
 
 import type { ModelConfig } from "@tinklet/models/config";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
@@ -39,7 +39,7 @@ const runAll = async (
   return Promise.all(handles.map((handle) => handle.result));
 };
 
-/** The last of a sequence's log-probs are as near to those of a training forward in float64 as float32 can be. */
+/** The last log-probs of a sequence equal those of a float64 training forward within float32's error. */
 const expectScores = async (
   { model, weights }: { readonly model: LoadedModel; readonly weights: Adapter },
   sequence: readonly number[],
@@ -100,7 +100,7 @@ describe("against full forward passes", () => {
     }
   });
 
-  // As many queries as share keys are one product up to 3, and several beyond; sums over more than 128 columns are cut.
+  // Up to 3 queries that share keys are one product each; sums over more than 128 columns are split.
   it.each([
     { heads: 1, kvHeads: 1, headDim: 2 },
     { heads: 3, kvHeads: 1, headDim: 128 },
@@ -120,7 +120,7 @@ describe("against full forward passes", () => {
   });
 
   it("scores prompts of a vocabulary so large that a run has few of them", async () => {
-    const own = tinyModel({ vocab_size: 2 ** 18, max_position_embeddings: 1024 }); // 2 ** 23 logits in a run: 32 rows
+    const own = tinyModel({ vocab_size: 2 ** 18, max_position_embeddings: 1024 }); // 2 ** 23 logits per run: 32 rows
     const given = { model: own, weights: adapterOf(own.config, 1, 17) };
     const sampler = new Sampler(own, runtime, { ...defaults, contextLength: 1024 });
     for (const length of [32, 33, 65]) {
@@ -202,7 +202,7 @@ describe("prompts of several runs", () => {
   const model = tinyModel({ model_type: "qwen3", max_position_embeddings: 1024, eos_token_id: null });
   const prompt = Array.from({ length: 600 }, (_, i) => (i * i) % 37);
 
-  // Only the last run is asked for a distribution; the others end with their keys and values.
+  // Only the last run returns a distribution; the others return keys and values.
   it.each([
     ["all modules", {}],
     ["the unembedding alone", { trainAttn: false, trainMlp: false }],
@@ -225,7 +225,7 @@ describe("prompts", () => {
   const other = adapterOf(model.config, 1);
   const request = (prompt: number[], seed: number) => ({ prompt, params: { maxTokens: 8, seed } });
 
-  it("of about equal length are run together, whatever their adapters, and come out as if alone", async () => {
+  it("of similar length share a run, with any adapters, and have the same results as alone", async () => {
     const requests: (SampleRequest & { weights?: Adapter })[] = [
       request([1, 2, 3], 1),
       request([4, 5, 6, 7, 8, 9, 10], 2),
@@ -269,7 +269,7 @@ describe("prompts", () => {
   });
 });
 
-// Small models are computed in one piece. This one is wide enough for the runtime to divide products among threads and sums into pieces.
+// Products of small models are not divided. This model is wide enough for the runtime to divide products among threads and to split sums.
 describe("independence of a wider model on two threads", async () => {
   const { runtime: threaded = runtime } = await loadNativeRuntime(2);
   const model = tinyModel({
@@ -304,7 +304,7 @@ describe("independence of a wider model on two threads", async () => {
       const [alone] = await runAll(sampler, [each]);
       const [mine, own] = [together[i]!.sequences[0]!, alone!.sequences[0]!];
       expect(mine.tokens, `request ${i}`).toEqual(own.tokens);
-      // Two last bits of a number between 4 and 8, the log-sum-exp: the logarithm of several rows is computed in vectors.
+      // Two units in the last place of a number between 4 and 8 (the log-sum-exp): the logarithms of several rows are computed in vectors.
       own.logprobs.forEach((value, j) => {
         expect(Math.abs(mine.logprobs[j]! - value), `request ${i}, token ${j}`).toBeLessThanOrEqual(2 * 2 ** -21);
       });
@@ -346,7 +346,7 @@ describe.each(["none", "decoding", "all"] as const)("independence, packed weight
       alone!.sequences.forEach((sequence, s) => {
         expect([...together[i]!.sequences[s]!.tokens]).toEqual([...sequence.tokens]);
         sequence.logprobs.forEach((value, t) => {
-          // As above: two last bits of the log-sum-exp.
+          // Two units in the last place of the log-sum-exp, see above.
           expect(Math.abs(value - together[i]!.sequences[s]!.logprobs[t]!)).toBeLessThanOrEqual(2 * 2 ** -21);
         });
         tokens += sequence.tokens.length;
@@ -379,14 +379,14 @@ describe("a failure is its own request's", () => {
   const model = tinyModel({ eos_token_id: null });
   const request = (prompt: number[], seed = 1): SampleRequest => ({ prompt, params: { maxTokens: 12, seed } });
   const alone = async (each: SampleRequest) => (await runAll(new Sampler(model, runtime, defaults), [each]))[0];
-  /** All of them together: what each came to. */
+  /** The results or errors of all requests, run together. */
   const settle = async (sampler: Sampler, handles: readonly { result: Promise<SampleResult> }[]) => {
     const settled = Promise.allSettled(handles.map(({ result }) => result));
     while (sampler.busy) await sampler.step();
     return settled;
   };
 
-  it("an adapter that is not finite is refused, whoever is in the batch", async () => {
+  it("an adapter that is not finite is rejected in any batch", async () => {
     const broken = adapterOf(model.config, 1);
     broken.values[5] = Number.NaN;
     const sampler = new Sampler(model, runtime, defaults);
@@ -400,7 +400,7 @@ describe("a failure is its own request's", () => {
     const huge = adapterOf(model.config, 1);
     huge.values.fill(1e19);
     const sampler = new Sampler(model, runtime, defaults);
-    // The neighbour begins first and stays; the broken one's row is taken by the next.
+    // The neighbour starts first and stays; the next request gets the failed one's row.
     const stays = sampler.submit({ prompt: [1, 2], params: { maxTokens: 20, seed: 1 } }, undefined);
     for (let i = 0; i < 3; i++) await sampler.step();
     const handles = [stays, sampler.submit(request([3, 4, 5, 6, 7, 8]), huge)];
@@ -707,7 +707,7 @@ describe("pick", () => {
     const weights = Float32Array.from({ length: 3000 }, () => Math.floor(random() * 50) / 1000);
     const order = [...weights.keys()].sort((a, b) => weights[b]! - weights[a]! || a - b);
     for (const k of [1, 2, 40, 512, 513, 2999, 5000]) {
-      // Beyond 512 every draw sorts all of them: a few draws will do.
+      // Above 512, every draw sorts all tokens, which is slow: a few draws are sufficient.
       const draws = k > 512 ? 40 : 4000;
       const found = new Set(Array.from({ length: draws }, (_, i) => pick(weights, { topK: k, topP: 1 }, i / draws)));
       const expected = new Set(order.slice(0, k));

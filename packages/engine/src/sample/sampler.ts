@@ -1,7 +1,7 @@
 /**
- * Continuous batching: requests wait, are prefilled (what others have not left in the prefix cache; see `prefill.ts`), and then decode
- * together, whatever their adapters, until each is done on its own terms. `step()` does one unit of work (a prefill or one token for every active
- * sequence) and returns, so that its owner can put other work in between. A sequence's tokens depend on its own request only.
+ * Continuous batching. Requests wait, are prefilled (except for what the prefix cache has, see `prefill.ts`), and then decode together,
+ * with any mix of adapters. `step()` does one unit of work (a prefill, or one token for every active sequence) and returns, so that the
+ * caller can interleave other work. A sequence's tokens depend only on its own request.
  */
 
 import type { Tokenizer } from "@tinklet/models/tokenizer";
@@ -46,19 +46,19 @@ const notFinite = "the model's output is not a number: its weights, or the adapt
 
 export interface SamplerOptions {
   readonly contextLength: number;
-  /** Sequences drawn at once; some more where others come to a full batch. */
+  /** Maximum sequences in a batch, plus overflow slots. */
   readonly maxBatch: number;
-  /** Bytes that caches may take. */
+  /** Maximum bytes of the caches. */
   readonly cacheBytes: number;
   readonly eosTokenIds: readonly number[];
   readonly packing: Packing;
-  /** What a run may take for intermediate results, on a device. @defaultValue no limit */
+  /** Maximum bytes for intermediate results of a run, on a device. @defaultValue no limit */
   readonly activationBytes?: number;
-  /** Where adapters are, on a runtime that has a device. @defaultValue some of its own */
+  /** The adapters on the device, if the runtime has one. @defaultValue its own */
   readonly adapters?: DeviceAdapters;
-  /** Asked for once, when the first stop text comes. */
+  /** Called once, for the first stop string. */
   readonly tokenizer?: () => Promise<Tokenizer>;
-  /** Asked for once, when the first format comes. */
+  /** Called once, for the first response format. */
   readonly compiler?: () => Promise<GrammarCompiler>;
 }
 
@@ -74,16 +74,16 @@ interface Job extends PromptScores {
   readonly rules: StopRules;
   readonly topkSampleLogprobs: number;
   readonly onToken: ((event: TokenEvent) => void) | undefined;
-  /** The format that its samples have. {@link grammar} is set when it is compiled, before the prefill. */
+  /** The format of its samples. {@link grammar} is set once it is compiled, before the prefill. */
   readonly constraint: Constraint | undefined;
   grammar?: Grammar;
-  /** What grammar work its samples may cause. */
+  /** Grammar work that its samples may use. */
   account?: Account;
   readonly resolve: (result: SampleResult) => void;
   readonly reject: (error: unknown) => void;
   readonly sequences: Sequence[];
   readonly scope: string;
-  /** Held from the beginning of the prefill to the start of the last sample. */
+  /** Lease on the prefix cache, from the start of the prefill to the start of the last sample. */
   lease?: PrefixLease;
   /** Set between the prefill and the start of the last sample. */
   prefilled?: Prefilled;
@@ -100,24 +100,27 @@ interface Sequence {
   readonly tokens: number[];
   readonly logprobs: number[];
   readonly top: TokenTableDraft;
-  /** How often it has each token, where that matters. */
+  /** Occurrences of each token, if penalties need them. */
   readonly counts: Map<number, number>;
   readonly follower: Follower | undefined;
   stopReason?: "stop" | "length";
-  /** What its next token is drawn from, while it is being found which tokens its format allows. */
+  /** The distribution of its next token, while its format's mask is being computed. */
   held?: Distribution;
 }
 
-/** What will be the `topkLogprobs` of a sequence. */
+/** `topkLogprobs` of the sequence. */
 interface TokenTableDraft {
   readonly tokenIds: number[];
   readonly logprobs: number[];
 }
 
-/** Beyond so cold the smallest difference between two logits decides already; the products with logits must stay finite in float32. */
+/**
+ * Maximum 1 / temperature: above it the smallest difference between logits already decides, and products with logits must stay finite in
+ * float32.
+ */
 const coldest = 1e30;
 
-/** What logits are multiplied by; greedy sequences do not look at the result. */
+/** Factor on the logits; greedy sequences ignore the result. */
 const coldnessOf = (temperature: number): number => (temperature > 0 ? Math.min(1 / temperature, coldest) : 1);
 
 const queryOf = (job: Job): PrefixQuery => ({
@@ -128,7 +131,7 @@ const queryOf = (job: Job): PrefixQuery => ({
   usable: unscoredTokens(job, job.prompt.length),
 });
 
-/** What a request brings that is not data. */
+/** The parts of a request that are not data. */
 export interface SubmitOptions {
   readonly onToken?: ((event: TokenEvent) => void) | undefined;
 }
@@ -147,9 +150,9 @@ export class Sampler {
   readonly #options: SamplerOptions;
   readonly #waiting: Job[] = [];
   readonly #active: Sequence[] = [];
-  /** Has what the plan gives to caches and sequences do not take. */
+  /** Uses cache memory that sequences do not need. */
   readonly #prefixes = createPrefixCache();
-  /** Adapters that were found to be without NaN and infinities. */
+  /** Adapters known to have only finite weights. */
   readonly #finite = new WeakSet<AdapterWeights>();
   #tokenizer: Tokenizer | undefined;
   #compiler: GrammarCompiler | undefined;
@@ -192,12 +195,12 @@ export class Sampler {
     };
   }
 
-  /** Drops what is kept of prompts under weights that are gone. */
+  /** Drops cached prompts of weights that no longer exist. */
   keepPrefixesOf(isHeld: (weights: AdapterWeights) => boolean): void {
     this.#prefixes.keepOnly(isHeld);
   }
 
-  /** Blocks of prompts that anything refers to. */
+  /** Blocks referenced by requests or by the prefix cache. */
   *#heldBlocks(): Iterable<KvBlock> {
     yield* this.#prefixes.blocks();
     for (const { lease, prefilled } of [...this.#waiting, ...this.#active.map(({ job }) => job)]) {
@@ -207,18 +210,18 @@ export class Sampler {
     }
   }
 
-  /** Weights that requests still use. */
+  /** Weights in use by requests. */
   *usedWeights(): Iterable<AdapterWeights> {
     for (const { adapter } of this.#waiting) if (adapter) yield adapter;
     for (const { job } of this.#active) if (job.adapter) yield job.adapter;
   }
 
-  /** Checks and queues a request; `adapter` is frozen by the caller for as long as the request lives. */
+  /** Validates and queues a request. `adapter` must not change while the request exists. */
   submit(request: SampleRequest, adapter: AdapterWeights | undefined, options: SubmitOptions = {}): SampleHandle {
     const { onToken } = options;
     let job: Job | undefined;
     const result = new Promise<SampleResult>((resolve, reject) => {
-      if (adapter && !this.#sequences.draws) this.#checkAdapter(adapter); // what is on a device is checked there
+      if (adapter && !this.#sequences.draws) this.#checkAdapter(adapter); // on a device, adapters are checked there
       job = { ...this.#check(request), adapter, onToken, resolve, reject, sequences: [] };
       this.#waiting.push(job);
     });
@@ -230,7 +233,7 @@ export class Sampler {
     };
   }
 
-  /** Adapters of a batch are multiplied together, with zeros where a sequence has another one, and 0 · NaN is NaN. */
+  /** Adapters of a batch are multiplied together, with zeros for other sequences, and 0 · NaN is NaN. */
   #checkAdapter(adapter: AdapterWeights): void {
     if (this.#finite.has(adapter)) return;
     if (!areFinite(adapter.values)) {
@@ -258,7 +261,7 @@ export class Sampler {
       return value;
     };
     const scope = request.scope ?? "";
-    if (typeof scope !== "string") throw new InputError("scope", `${String(scope)} is not a text`);
+    if (typeof scope !== "string") throw new InputError("scope", `must be a string, got ${String(scope)}`);
     const natural = (x: number): boolean => Number.isInteger(x) && x >= 0;
     const room = contextLength - prompt.length;
     const maxTokens = number("params.maxTokens", params.maxTokens ?? room, {
@@ -315,7 +318,7 @@ export class Sampler {
     };
   }
 
-  /** One unit of work: a prefill if a request can start, else one token for every active sequence; and a slice of grammar work. */
+  /** One unit of work: a prefill if a request can start, otherwise one token for every active sequence; plus a slice of grammar work. */
   async step(): Promise<void> {
     this.#slice = createSlice(this.#slice);
     this.#dropCancelled();
@@ -328,11 +331,11 @@ export class Sampler {
       this.#dropCancelled();
       this.#startSamples();
     } else if (this.#active.some(({ held }) => held === undefined)) await this.#decode();
-    else this.#slice = createSlice(); // nothing else waited for it
+    else this.#slice = createSlice(); // no other work is waiting
     if (!this.busy) this.#sequences.forgetAdapters();
   }
 
-  /** The first that waits, where it has room; in a full batch the first guest. */
+  /** The first waiting request that fits; in a full batch, the first one with an overflow slot. */
   #nextToStart(): Job | undefined {
     const first = this.#waiting.find(isCompiled);
     if (first && !this.#waiting.some(({ prefilled }) => prefilled) && this.#hasRoomFor(first)) return first;
@@ -341,7 +344,7 @@ export class Sampler {
     );
   }
 
-  /** Compiles formats of requests in their order, as far as the step's slice reaches. */
+  /** Compiles formats of requests in order, within the step's slice. */
   async #compileFormats(): Promise<void> {
     for (const job of this.#waiting) {
       if (isCompiled(job)) continue;
@@ -361,7 +364,7 @@ export class Sampler {
     this.#dropCancelled();
   }
 
-  /** Draws the next tokens of sequences that were held, those of the requests with the least grammar work first. */
+  /** Draws the next tokens of sequences that waited for a mask; requests with the least grammar work first. */
   #takeHeld(): void {
     const held = this.#active.filter((sequence) => sequence.held !== undefined);
     if (held.length === 0) return;
@@ -370,12 +373,12 @@ export class Sampler {
     this.#dropCancelled();
   }
 
-  /** Whether the batch is full, and none of it is of the request's scope. */
+  /** Whether the batch is full and has no sequence of the request's scope. */
   #isGuest({ scope }: Job): boolean {
     return this.#active.length >= this.#options.maxBatch && !this.#active.some(({ job }) => job.scope === scope);
   }
 
-  /** Prefills a request, and others with it; those that fail are marked. */
+  /** Prefills a request together with others; those that fail are marked. */
   async #start(first: Job): Promise<void> {
     try {
       if (first.rules.texts.length > 0) await this.#needTokenizer();
@@ -392,18 +395,18 @@ export class Sampler {
     this.#prefixes.shrinkTo(this.#options.cacheBytes - this.#sequences.bytes);
   }
 
-  /** Stop texts need one. */
+  /** Loads the tokenizer for stop strings. */
   async #needTokenizer(): Promise<void> {
     this.#tokenizer ??= await this.#options.tokenizer?.();
     if (!this.#tokenizer) {
-      throw new InputError("params.stop", "stop texts need a tokenizer, and this model has none");
+      throw new InputError("params.stop", "stop strings need a tokenizer, and this model has none: use token ids");
     }
   }
 
   /**
-   * A request and those behind it that are prefilled in the same run: short prompts have too few rows to be efficient alone. Not more
-   * than can start at once, and not longer than twice the others: attention is a rectangle. One that goes on like another of them
-   * waits, and takes from the cache what that one leaves there.
+   * A request and later ones that share its prefill run, because short prompts alone have too few rows to be efficient. At most as many as
+   * can start at once, and at most twice as long as the others, since attention is a rectangle. A prompt that shares its beginning with
+   * another one of the run waits, and then takes it from the cache.
    */
   #prefilledWith(first: Job): Job[] {
     const missingOf = (job: Job): number => job.prompt.length - this.#prefixes.match(queryOf(job));
@@ -445,7 +448,7 @@ export class Sampler {
     }
   }
 
-  /** Whether one more sequence of a request fits beside the active ones; alone it always may start. */
+  /** Whether one more sequence of a request fits beside the active ones; a single sequence may always start. */
   #hasRoomFor(job: Job): boolean {
     if (this.#active.length === 0) return true;
     const sequences = this.#active.length + 1;
@@ -459,23 +462,23 @@ export class Sampler {
     );
   }
 
-  /** Whether a sequence of each fits beside the active ones. */
+  /** Whether one sequence of each fits beside the active ones. */
   #haveRoom(jobs: readonly Job[]): boolean {
     const all = [...jobs, ...this.#active.map(({ job }) => job)];
     const longest = Math.max(...all.map(({ prompt, maxTokens }) => prompt.length + maxTokens));
     return this.#sequences.bytesFor(all.length, longest) <= this.#options.cacheBytes;
   }
 
-  /** Starts samples of prefilled requests, as many as there is room for; each begins with the prompt's cache and distribution. */
+  /** Starts as many samples of prefilled requests as fit; each starts with the prompt's cache and distribution. */
   #startSamples(): void {
-    let isBlocked = false; // first come, first served; but guests do not wait for what waits for an end
+    let isBlocked = false; // first come, first served; but overflow slots do not wait for a sequence to end
     for (const job of this.#waiting.filter(({ prefilled }) => prefilled)) {
       if (isBlocked && !this.#isGuest(job)) continue;
       while (job.prefilled && !job.cancelled && this.#hasRoomFor(job)) {
         try {
           this.#startSample(job, job.prefilled);
         } catch (error) {
-          // No memory for the cache.
+          // The cache has no memory.
           job.cancelled = { reason: error };
           job.reject(error);
           this.#failAll(error);
@@ -532,9 +535,9 @@ export class Sampler {
   }
 
   /**
-   * Chooses a sequence's next token and decides whether it was the last. Holds it while its format's mask is not found.
+   * Chooses a sequence's next token and decides whether it was the last. Holds the sequence while its format's mask is incomplete.
    *
-   * @param random - a number that was drawn for it already
+   * @param random - a number already drawn for the sequence
    */
   #take(sequence: Sequence, row: Distribution, random?: number): void {
     const { job } = sequence;
@@ -560,7 +563,7 @@ export class Sampler {
     const coldness = coldnessOf(temperature);
     const free = shape ? shaped(row, shape, { counts: sequence.counts, coldness }) : row;
     const wanted = allowed ? narrowed(free, allowed, coldness) : free;
-    // Logits that overflow at the temperature, and only those, leave no probability that is a number: the largest logit has all of it.
+    // Only logits that overflow at this temperature give NaN probabilities: then the largest logit has probability 1.
     const greedy = temperature === 0 || Number.isNaN(wanted.probabilities[0]);
     const choice = greedy ? argmax(wanted.logits) : pick(wanted.probabilities, job.choice, random ?? sequence.random());
     const token = allowed ? allowed[choice]! : choice;
@@ -599,11 +602,11 @@ export class Sampler {
         ...(sequence.stopReason ? { stopReason: sequence.stopReason } : {}),
       });
     } catch (error) {
-      job.cancelled ??= { reason: error }; // the listener's own affair: the other sequences of the step must get their tokens
+      job.cancelled ??= { reason: error }; // an error in the listener affects only its own request
     }
   }
 
-  /** How a sequence's next token can be drawn where the logits are; what its request changes about the distribution is the host's. */
+  /** The draw of a sequence's next token on the device; undefined if the request changes the distribution, which the host does. */
   #drawOf({ job, follower, random }: Sequence): DrawOptions | undefined {
     if (!this.#sequences.draws || job.shape || follower) return undefined;
     const greedy = job.temperature === 0;
@@ -615,7 +618,7 @@ export class Sampler {
     const rows = sequences.map((sequence): DecodeRow => {
       const isHeld = sequence.held !== undefined;
       return {
-        token: sequence.tokens.at(-1) ?? 0, // of one that is held the result is not used
+        token: sequence.tokens.at(-1) ?? 0, // a held sequence ignores the result
         adapter: sequence.job.adapter,
         coldness: coldnessOf(sequence.job.temperature),
         isHeld,
@@ -640,7 +643,7 @@ export class Sampler {
     this.#releaseDone();
   }
 
-  /** Takes sequences that are over out of the batch. */
+  /** Removes finished sequences from the batch. */
   #releaseDone(): void {
     for (let row = this.#active.length - 1; row >= 0; row--) {
       const sequence = this.#active[row]!;
@@ -650,14 +653,14 @@ export class Sampler {
     }
   }
 
-  /** Takes a sequence out of the batch; the last one takes its row, here as in the cache. */
+  /** Removes a sequence from the batch; the last one moves to its row, here and in the cache. */
   #release(row: number): void {
     this.#sequences.remove(row);
     const last = this.#active.pop()!;
     if (row < this.#active.length) this.#active[row] = last;
   }
 
-  /** After a failure that leaves the cache in an unknown state: whatever is in it fails, what waits may still be tried. */
+  /** After a failure that leaves the cache in an unknown state: all sequences in it fail; waiting requests are kept. */
   #failAll(error: unknown): void {
     for (const { job } of this.#active) {
       job.cancelled ??= { reason: error };
@@ -696,7 +699,7 @@ export class Sampler {
     });
   }
 
-  /** Rejects everything that is queued or running. */
+  /** Rejects all queued and running requests. */
   async dispose(reason: unknown): Promise<void> {
     for (const job of new Set([...this.#waiting, ...this.#active.map((sequence) => sequence.job)])) job.reject(reason);
     this.#waiting.length = 0;
@@ -705,7 +708,7 @@ export class Sampler {
   }
 }
 
-/** @throws InputError when no text of the format fits. */
+/** @throws InputError if no text of the format fits */
 const checkRoom = ({ cost }: Grammar, maxTokens: number): void => {
   if (cost <= maxTokens) return;
   throw new InputError(
@@ -717,26 +720,26 @@ const checkRoom = ({ cost }: Grammar, maxTokens: number): void => {
 
 const isCompiled = ({ constraint, grammar }: Job): boolean => constraint === undefined || grammar !== undefined;
 
-/** Sequences without a format first, then those whose requests have caused the least work. */
+/** Sequences without a format first, then those whose requests have used the least grammar work. */
 const byGrammarWork = (sequences: readonly Sequence[]): readonly Sequence[] => {
   const stepsOf = ({ follower }: Sequence): number => follower?.steps ?? -1;
   return [...sequences].sort((a, b) => stepsOf(a) - stepsOf(b));
 };
 
-/** What a number in a request must be, as a test and in words. */
+/** The condition on a number of a request, as a test and in words. */
 interface Wanted {
   readonly ok: (value: number) => boolean;
   readonly wanted: string;
 }
 
-/** The request needs what its prompt left no longer. */
+/** Releases the prompt's blocks and distribution. */
 const endPrefill = (job: Job): void => {
   job.lease?.release();
   delete job.lease;
   delete job.prefilled;
 };
 
-/** Whether both would leave the same tokens from `start` on in the same part of the cache. */
+/** Whether both prompts would add the same tokens from `start` on to the same part of the cache. */
 const goOnAlike = (a: Job, b: Job, start: number): boolean => {
   if (a.adapter !== b.adapter || a.scope !== b.scope) return false;
   const end = Math.min(start + blockTokens, Math.max(a.prompt.length, b.prompt.length));
@@ -744,7 +747,7 @@ const goOnAlike = (a: Job, b: Job, start: number): boolean => {
   return true;
 };
 
-/** @throws InputError naming the cell. */
+/** @throws InputError naming the cell */
 const checkTargets = (
   targets: PromptTargets | undefined,
   { length, vocabSize }: { length: number; vocabSize: number },

@@ -1,6 +1,6 @@
 /**
- * Sequences that decode together, wherever their keys and values are: what the sampler needs of them. On the host they are arrays that are
- * handed to the runtime (`host-sequences.ts`), on a device pages that stay there (`device/paged-sequences.ts`).
+ * Decoding sequences as the sampler uses them: with the KV cache in host arrays (`host-sequences.ts`) or in pages on a device
+ * (`device/paged-sequences.ts`).
  */
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import type { KvBlock } from "./kv-block.ts";
@@ -8,13 +8,13 @@ import type { Choice } from "./pick.ts";
 import type { Prefilled, PrefillJob } from "./prefill.ts";
 import type { Distribution } from "./prefix-cache.ts";
 
-/** How a token may be drawn without its distribution. */
+/** Parameters of a draw without the distribution. */
 export interface DrawOptions {
   readonly greedy: boolean;
   readonly choice: Choice;
-  /** In [0, 1); ignored where the draw is greedy. */
+  /** In [0, 1); ignored for a greedy draw. */
   readonly random: number;
-  /** So many of the likeliest tokens are listed. */
+  /** Number of most likely tokens to list. */
   readonly top: number;
 }
 
@@ -24,45 +24,45 @@ export interface DecodeRow {
   readonly adapter: AdapterWeights | undefined;
   /** 1 / temperature. */
   readonly coldness: number;
-  /** It waits for something else: nothing is added to it, and its result is not used. */
+  /** Waiting for a format's mask: no token is added, and the result is not used. */
   readonly isHeld: boolean;
-  /** Absent where the distribution itself is wanted. */
+  /** Absent if the distribution itself is requested. */
   readonly draw: DrawOptions | undefined;
 }
 
-/** A token that was drawn where the logits are. */
+/** A token drawn on the device. */
 export interface Drawn {
   readonly token: number;
   readonly logprob: number;
-  /** The likeliest tokens, in falling order. */
+  /** The most likely tokens, most likely first. */
   readonly top: readonly (readonly [token: number, logprob: number])[];
 }
 
-/** What a step leaves for a sequence: its drawn token, or what it is drawn from. Distributions are valid until the next step. */
+/** Result of a step for one sequence: the drawn token, or its distribution, which is valid until the next step. */
 export type Decoded = { readonly drawn: Drawn } | { readonly distribution: Distribution };
 
 export interface Sequences {
-  /** Tokens that one run over prompts may have. */
+  /** Maximum tokens of a prompt run. */
   readonly mostPromptTokens: number;
-  /** Whether steps draw tokens: otherwise `draw` is not looked at. */
+  /** Whether steps draw tokens; if not, `draw` is ignored. */
   readonly draws: boolean;
-  /** Whether their memory was allocated once, so that not even prompts that wait for a start may take more. */
+  /** Whether the memory was allocated once: then waiting prefilled prompts cannot use more, either. */
   readonly isBounded: boolean;
-  /** Bytes that sequences take. */
+  /** Bytes of the sequences. */
   readonly bytes: number;
-  /** Bytes that so many sequences of up to so many tokens take. */
+  /** Bytes for this many sequences of up to this many tokens. */
   bytesFor(sequences: number, length: number): number;
-  /** Adds a sequence that begins with these blocks, behind all others. */
+  /** Appends a sequence that starts with these blocks. */
   adopt(blocks: readonly KvBlock[]): void;
-  /** Removes a sequence; the last one takes its place. */
+  /** Removes a sequence; the last one moves to its index. */
   remove(row: number): void;
-  /** Removes all, after a failure that leaves them in an unknown state. */
+  /** Removes all sequences after a failure that leaves them in an unknown state. */
   clear(): void;
   /** See `prefill.ts`. */
   prefill(jobs: readonly PrefillJob[]): Promise<readonly Prefilled[] | undefined>;
   /** One new token of every sequence, in the order in which they were added. */
   decode(rows: readonly DecodeRow[]): Promise<readonly Decoded[]>;
-  /** Nothing is running: copies of adapters need not be kept. */
+  /** Called when no sequence is active: copies of adapters can be freed. */
   forgetAdapters(): void;
   dispose(): Promise<void>;
 }

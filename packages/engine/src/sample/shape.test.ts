@@ -1,4 +1,4 @@
-/** Biases and penalties: what they do to a distribution, and to what is drawn from it. */
+/** Biases and penalties: their effect on a distribution and on draws from it. */
 import { describe, expect, it } from "vitest";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
@@ -31,7 +31,7 @@ describe("a shaped distribution", () => {
     const powers = wanted.map((logit) => Math.exp(2 * logit));
     const sum = powers.reduce((a, b) => a + b);
     for (const [i, p] of changed.probabilities.entries()) expect(p).toBeCloseTo(powers[i]! / sum, 6);
-    expect([...logits]).toEqual([1, 3, 2, -1]); // what others may share is as it was
+    expect([...logits]).toEqual([1, 3, 2, -1]); // the input, which others may share, is unchanged
   });
   it("is finite however cold it is", () => {
     const { probabilities } = shaped(
@@ -71,7 +71,7 @@ describe("what is drawn", () => {
       const tokens = await tokensOf({ temperature: 0, ...params });
       expect(new Set(tokens).size).toBe(8);
     }
-    // a presence counts once, a frequency each time: alternating is the least of it
+    // presence counts once, frequency each time: alternating tokens minimize both
     const bias = [
       [1, 1000],
       [2, 990],

@@ -1,6 +1,6 @@
 /**
- * Changes of a distribution that a request asks for by token: a bias, penalties for what its own sample has said already, and the tokens that
- * its format allows.
+ * Changes to a distribution that a request asks for: a bias per token, penalties for tokens that the sample contains, and the mask of its
+ * format.
  */
 import { InputError } from "../errors.ts";
 import type { SamplingParams } from "../types.ts";
@@ -12,7 +12,7 @@ export interface Shape {
   readonly bias: readonly (readonly [token: number, bias: number])[];
 }
 
-/** What a request asks for; undefined when it asks for nothing. @throws InputError naming the parameter */
+/** The changes that a request asks for; undefined if none. @throws InputError naming the parameter */
 export function readShape(params: SamplingParams, vocabSize: number): Shape | undefined {
   const penalty = (name: "presencePenalty" | "frequencyPenalty"): number => {
     const value = params[name] ?? 0;
@@ -35,10 +35,10 @@ export function readShape(params: SamplingParams, vocabSize: number): Shape | un
 }
 
 /**
- * The distribution as the request wants it, in arrays of its own.
+ * The changed distribution, in new arrays.
  *
- * @param counts - how often the sample has each token
- * @param coldness - what logits are multiplied by
+ * @param counts - occurrences of each token in the sample
+ * @param coldness - 1 / temperature
  */
 export function shaped(
   { logits }: Pick<Distribution, "logits">,
@@ -71,7 +71,7 @@ export function narrowed(
     shares[i] = probabilities[ids[i]!]!;
     sum += shares[i]!;
   }
-  // What is left may be less than float32 tells apart: then from the logits.
+  // The remaining probability may be too small for float32; then it is computed from the logits.
   if (!(sum > leastSum)) return shaped({ logits: own }, plain, { counts: new Map(), coldness });
   for (let i = 0; i < shares.length; i++) shares[i]! /= sum;
   return { logits: own, probabilities: shares };

@@ -1,6 +1,6 @@
 /**
- * The matrix of sizes on the shape of the bundled model. Float64 takes seconds for each hundred of its tokens: unless all is run, one rank is
- * compared with it and the others are only run.
+ * The size matrix on the shape of the bundled model. Float64 takes seconds per hundred tokens: in a selection, one rank is compared with
+ * float64 and the others are only run.
  */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
@@ -26,7 +26,7 @@ const native = (await loadNativeRuntime(2)).runtime;
 const wasm = await loadWasmRuntime(1);
 const interpreter = createInterpreter();
 
-/** What each runtime computes in a test's time. */
+/** The cases that each runtime can compute within a test's time limit. */
 const restricted = {
   native: { sample: {}, train: { length: [1, 256, 257, 513] } },
   wasm: {
@@ -43,7 +43,7 @@ const restricted = {
     train: { rank: [16, 32], length: [1], batch: ["alone", "tree"] },
   },
 } as const;
-/** Where all is run, the interpreter, which takes half a minute for the longest prompts, still gets a selection: every two levels meet. */
+/** In a full run, the interpreter (half a minute for the longest prompts) still gets a pairwise selection. */
 const few = { length: [1, 257, 513, 1000] } as const;
 const plans = [...(native ? [native] : []), wasm, interpreter].map((runtime) => {
   const { name } = runtime;

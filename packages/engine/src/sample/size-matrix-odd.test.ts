@@ -1,4 +1,4 @@
-/** The matrix of sizes on a narrow model with grouped keys, biases and odd widths, all of it compared with float64. */
+/** The size matrix on a narrow model with grouped keys, biases and odd widths; all cases are compared with float64. */
 import { describe, expect, it } from "vitest";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
@@ -31,7 +31,7 @@ const matrix = new SizeMatrix(model);
 const native = (await loadNativeRuntime(2)).runtime;
 const wasm = await loadWasmRuntime(1);
 const interpreter = createInterpreter();
-/** What the interpreter computes in a test's time. */
+/** The cases that the interpreter can compute within a test's time limit. */
 const short = { length: [1, 100, 256, 257] } as const;
 const plans = [...(native ? [native] : []), wasm, interpreter].map((runtime) => {
   const restricted = runtime.name === "interpreter" ? short : {};

@@ -1,10 +1,10 @@
-/** When a sequence is over. How it is sampled until then is in `sampler.test.ts`. */
+/** When a sequence ends. Sampling until then is tested in `sampler.test.ts`. */
 
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { expect, it } from "vitest";
 import { StopWatch, stopRules } from "./stop.ts";
 
-/** As SentencePiece decodes: a space before the whole text is taken away again. */
+/** Decodes as SentencePiece does: the space added before a whole text is removed. */
 const pieces = ["x", " END", " E", "ND"];
 const bytesOf = (id: number): Uint8Array => new TextEncoder().encode(pieces[id]);
 const tokenizer = {

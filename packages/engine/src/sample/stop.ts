@@ -1,4 +1,4 @@
-/** Decides after each token whether a sequence is over: end-of-sequence, stop tokens, or stop texts as they appear. */
+/** Decides after each token whether a sequence ends: EOS, stop tokens, or stop strings. */
 
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { createTextStream } from "@tinklet/models/tokenizer";
@@ -10,7 +10,7 @@ export interface StopRules {
   readonly texts: readonly string[];
 }
 
-/** Normalises the three forms of `stop`; end-of-sequence is among the tokens unless the list is empty. */
+/** Normalises the three forms of `stop`. EOS tokens are included unless the list is empty. */
 export const stopRules = (stop: SamplingParams["stop"], eosTokenIds: readonly number[]): StopRules => {
   const list = stop === undefined ? [] : typeof stop === "string" ? [stop] : stop;
   const tokens = new Set(Array.isArray(stop) && stop.length === 0 ? [] : eosTokenIds);
@@ -18,10 +18,10 @@ export const stopRules = (stop: SamplingParams["stop"], eosTokenIds: readonly nu
   list.forEach((item, index) => {
     if (typeof item === "number") tokens.add(item);
     else if (item.length > 0) texts.push(item);
-    else throw new InputError(`params.stop[${index}]`, "an empty text would stop everything");
+    else throw new InputError(`params.stop[${index}]`, "must not be empty: it would stop every sample at once");
   });
   if (texts.length > 0 && list.some((item) => typeof item === "number")) {
-    throw new InputError("params.stop", "texts and token ids cannot be mixed");
+    throw new InputError("params.stop", "must be either strings or token ids, not both");
   }
   return { tokens, texts };
 };
@@ -33,16 +33,16 @@ export class StopWatch {
   readonly #keep: number;
   #tail = "";
 
-  /** @param tokenizer must be there if there are stop texts. */
+  /** @param tokenizer - required for stop strings */
   constructor(rules: StopRules, tokenizer: Tokenizer | undefined) {
     this.#rules = rules;
-    // What is sampled goes on from the prompt: " END" can be the very first token.
+    // The sample continues the prompt, so " END" can be the first token.
     if (rules.texts.length > 0) this.#stream = createTextStream(tokenizer!, { midText: true });
     // A match ends in the new text, so it starts at most this far before it.
     this.#keep = Math.max(0, ...rules.texts.map((text) => text.length - 1));
   }
 
-  /** Takes the next token; true if it ends the sequence. */
+  /** Adds the next token; true if it ends the sequence. */
   push(token: number): boolean {
     if (this.#rules.tokens.has(token)) return true;
     if (!this.#stream) return false;

@@ -1,11 +1,11 @@
-/** Combinations of the levels of several factors: all of them, or few in which every two levels of different factors meet. */
+/** Combinations of the levels of several factors: all, or a small set with every pair of levels (pairwise testing). */
 
 type Factors = Readonly<Record<string, readonly unknown[]>>;
 
 /** One level of each factor. */
 export type Combination<F extends Factors> = { readonly [K in keyof F]: F[K][number] };
 
-/** The full product, the last factor changing fastest. */
+/** The full product; the last factor changes fastest. */
 export const allCombinations = <F extends Factors>(factors: F): Combination<F>[] =>
   Object.entries(factors).reduce<Record<string, unknown>[]>(
     (combinations, [name, levels]) =>
@@ -13,7 +13,7 @@ export const allCombinations = <F extends Factors>(factors: F): Combination<F>[]
     [{}],
   ) as Combination<F>[];
 
-/** Few combinations that contain each pair of levels of two factors at least once: greedily, and the same ones every time. */
+/** A small set of combinations with each pair of levels of two factors at least once; greedy and deterministic. */
 export const pairwise = <F extends Factors>(factors: F): Combination<F>[] => {
   const levels = Object.values(factors);
   const missing = new Set<string>();
@@ -25,7 +25,7 @@ export const pairwise = <F extends Factors>(factors: F): Combination<F>[] => {
   });
   const combinations: number[][] = [];
   while (missing.size > 0) {
-    // A pair that is still missing, and for each other factor the level that meets most missing pairs with what is chosen so far.
+    // Starts with a missing pair; each other factor gets the level that completes the most missing pairs.
     const [first] = missing;
     const chosen = new Map(first!.split(" ").map((part) => part.split(".").map(Number) as [number, number]));
     const gain = (factor: number, level: number): number => {
@@ -38,7 +38,7 @@ export const pairwise = <F extends Factors>(factors: F): Combination<F>[] => {
     };
     levels.forEach((own, factor) => {
       if (chosen.has(factor)) return;
-      // Ties go to a level that later combinations begin with, so that all levels are used about equally often.
+      // Ties go to a level that is used late in the list, so that all levels are used about equally often.
       const order = own.map((_, i) => (i + combinations.length) % own.length);
       chosen.set(
         factor,

@@ -1,6 +1,6 @@
 /**
- * Devices for tests, on machines without any: onnxruntime's CPU provider behind the binding for devices, and its WebGPU provider over
- * SwiftShader, a Vulkan driver in software from Debian's package `chromium`.
+ * Devices for tests on machines without a GPU: onnxruntime's CPU provider behind the device binding, and its WebGPU provider over
+ * SwiftShader, the software Vulkan driver in Debian's package `chromium`.
  */
 import { existsSync } from "node:fs";
 import { loadOrtApi } from "../device/koffi-api.ts";
@@ -23,7 +23,7 @@ export const hasWebGpuDriver = (): boolean => {
   return process.env["VK_DRIVER_FILES"] !== undefined;
 };
 
-/** A device behind the binding, whatever `auto` would take. */
+/** Opens a device behind the binding, including those that `auto` skips. */
 export async function openTestDevice(
   kind: Device["kind"],
   { memoryBytes = 2 ** 29 }: { memoryBytes?: number } = {},

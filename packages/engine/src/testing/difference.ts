@@ -1,17 +1,17 @@
-/** Derivatives by differences, with how far they may be off: computed, not guessed. */
+/** Derivatives by finite differences, with computed error bounds. */
 import type { LossResult } from "../types.ts";
 import { unitRoundoff } from "./rounding.ts";
 
-/** A value, and how far it may be from the true one. */
+/** A value and its error bound. */
 export interface Measured {
   readonly value: number;
   readonly error: number;
 }
 
 /**
- * f′(0) by central differences D(h) = (f(h) − f(−h)) / 2h, which err by c h² + O(h⁴). R(h) = (4 D(h) − D(2h)) / 3 is free of the first term,
- * and errs by k h⁴ + O(h⁶); R(2h) errs by 16 times as much, so that their difference is 15 times the error of R(h). It is granted whole,
- * which covers the higher orders; and so are the errors of f itself, over h.
+ * f′(0) by central differences D(h) = (f(h) − f(−h)) / 2h, whose error is c h² + O(h⁴). R(h) = (4 D(h) − D(2h)) / 3 cancels the first term;
+ * its error is k h⁴ + O(h⁶), and that of R(2h) is 16 times as large, so their difference is 15 times the error of R(h). The bound is the
+ * whole difference, which covers higher orders, plus the error of f divided by h.
  */
 export async function derivative(f: (x: number) => Promise<Measured>, h: number): Promise<Measured> {
   const difference = async (step: number): Promise<Measured> => {
@@ -27,7 +27,7 @@ export async function derivative(f: (x: number) => Promise<Measured>, h: number)
   return { value: fine.value, error: Math.abs(coarse.value - fine.value) + fine.error };
 }
 
-/** The sum of all losses of a pass that was computed in float64: each was rounded once, when it was stored in float32. */
+/** The sum of all losses of a pass computed in float64; each loss was rounded once, when stored as float32. */
 export function storedLoss({ lossFnOutputs }: LossResult): Measured {
   let [value, size] = [0, 0];
   for (const { elementwise_loss } of lossFnOutputs) {

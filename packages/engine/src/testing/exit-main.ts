@@ -1,4 +1,4 @@
-/** `exit-main FOLDER`: ends the process with status 7 while the engine's thread is in the middle of a pass. */
+/** `exit-main FOLDER`: exits with status 7 while the engine's thread is computing a pass. */
 import { openEngine } from "../engine.ts";
 
 const engine = await openEngine(process.argv[2]!, { runtime: "native" });

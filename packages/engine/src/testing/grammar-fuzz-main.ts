@@ -1,11 +1,11 @@
 /**
- * `grammar-fuzz-main [SCHEMAS] [SEED]`: a long fuzz run by hand on the bundled model's vocabulary. Prints its report as JSON and the failures
- * after it; ends with 1 when anything is wrong. Needs `--expose-gc`.
+ * `grammar-fuzz-main [SCHEMAS] [SEED]`: a long fuzz run on the bundled model's vocabulary. Prints a report as JSON and then the failures;
+ * exits with 1 if there are any. Needs `--expose-gc`.
  */
 import { bundledModelFolder, loadTokenizer } from "@tinklet/models";
 import { createFuzzer, mostAtOnce } from "./grammar-fuzz.ts";
 
-/** What no schema may take. What takes more is looked at again: the machine, or the collector, may have had other things to do. */
+/** Limits per schema. A schema above them is measured again, because other processes or the garbage collector may have used the time. */
 const limits = { sliceMs: 250, totalMs: 2000, heldBytes: 64 * 1024 * 1024, steps: mostAtOnce };
 
 const [schemas = 20_000, seed = 1] = process.argv.slice(2).map(Number);

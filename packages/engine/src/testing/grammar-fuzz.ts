@@ -1,4 +1,4 @@
-/** Formats at random, compiled and written with the slices that the sampler gives them, every result judged by another validator. */
+/** Random response formats, compiled and written in the sampler's slices; an independent validator checks every result. */
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { compileSteps, createSlice, type Slice, sliceSteps, stepsPerByte } from "../constrain/budget.ts";
@@ -8,36 +8,36 @@ import { InputError } from "../errors.ts";
 import { createRandom } from "../random.ts";
 import { hostileSchema } from "./hostile-schemas.ts";
 
-/** What became of a schema. */
+/** The result of one schema. */
 export interface Outcome {
   readonly seed: number;
-  /** `written`, or the code of the error that it was refused with. */
+  /** `written`, or the error code of the rejection. */
   readonly end: string;
-  /** What is wrong, if anything is. */
+  /** The failure, if any. */
   readonly failure?: string;
   readonly compileSteps: number;
   readonly decodeSteps: number;
-  /** The most steps between two looks at the slice. */
+  /** The maximum steps between two checks of the slice. */
   readonly sliceSteps: number;
   readonly tokens: number;
   readonly grammarBytes: number;
-  /** Memory in use after the reply, less that before the schema, as the caller measures it. */
+  /** Memory in use after the reply minus that before the schema, measured by the caller. */
   readonly heldBytes: number;
-  /** Milliseconds: of the longest slice, and of all. */
+  /** Milliseconds of the longest slice and of all slices. */
   readonly sliceMs: number;
   readonly totalMs: number;
 }
 
-/** Tokens of a reply beyond those that the shortest one needs. */
+/** Maximum tokens of a reply beyond those of the shortest one. */
 const extraTokens = 200;
-/** Longer shortest replies than this are refused, as for lack of room. */
+/** Formats whose shortest reply is longer are rejected, as for too little context. */
 const mostTokens = 2000;
-/** No part of the work that cannot be divided has more steps: a compilation, or the bytes of a token. */
+/** Maximum steps of an indivisible unit of work: a compilation, or the bytes of a token. */
 export const mostAtOnce = Math.max(compileSteps, sliceSteps + 8 * stepsPerByte);
 
 export function createFuzzer(tokenizer: Tokenizer) {
   const end = tokenizer.eosTokenIds[0]!;
-  // The first request of an engine makes the vocabulary, a slice at a time.
+  // The first request of an engine builds the vocabulary, slice by slice.
   const compiler = createCompiler(tokenizer, tokenizer.vocabSize);
   const endless: Slice = { left: Number.POSITIVE_INFINITY };
   compiler.compile({ type: "json_object" }, endless);
@@ -49,7 +49,7 @@ export function createFuzzer(tokenizer: Tokenizer) {
     const before = usedBytes();
     let heldBytes = 0;
     let isCompiling = true;
-    /** Runs what a step of the sampler does with one slice. */
+    /** Does the grammar work of one sampler step. */
     const inSlice = <T>(work: (slice: Slice) => T): T => {
       const slice = createSlice();
       const start = performance.now();
@@ -93,13 +93,13 @@ export function createFuzzer(tokenizer: Tokenizer) {
       if (error instanceof InputError) return outcome(error.code);
       return outcome("failed", String(error));
     }
-    heldBytes = usedBytes() - before; // without what the validator takes
+    heldBytes = usedBytes() - before; // without the validator's memory
     const problem = misfit(schema, tokenizer.decode(ids));
     return problem === notJudged ? outcome("written, not judged") : outcome("written", problem);
   };
   return {
     run,
-    /** Bytes that are kept for requests to come. */
+    /** Bytes of cached grammars and masks. */
     get keptBytes() {
       return compiler.bytes;
     },
@@ -137,16 +137,16 @@ function writeInSlices(
   return ids;
 }
 
-/** The validator has no end where references lead in a circle, and refuses keywords where no reply gets to. */
+/** The validator does not terminate on circular references, and rejects keywords that no reply reaches. */
 const notJudged = Symbol("not judged");
 
-/** What a validator says against a reply. */
+/** The validator's objection to a reply. */
 function misfit(schema: unknown, text: string): string | typeof notJudged | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    return `is no JSON: ${text.slice(0, 200)}`;
+    return `is not JSON: ${text.slice(0, 200)}`;
   }
   try {
     const validate = new Ajv2020({ strict: false, logger: false, validateSchema: false }).compile(schema as object);

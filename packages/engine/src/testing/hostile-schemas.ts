@@ -1,9 +1,9 @@
-/** JSON schemas at random, by a number: most of them ordinary, many with a part that is made to cost as much as possible. */
+/** Random JSON schemas by seed: most ordinary, many with a part that is as expensive as possible. */
 import { createRandom } from "../random.ts";
 
 type Schema = Record<string, unknown>;
 
-/** Numbers that are bounds: near powers of ten, near what a double tells apart, out of all range. */
+/** Bounds of numbers: near powers of ten, near the resolution of a double, and out of range. */
 const numbers = [
   0,
   -0,
@@ -40,7 +40,7 @@ const counts = [0, 1, 2, 3, 7, 20, 255, 1000, 100_000, 1e9];
 
 class Maker {
   readonly #random: () => number;
-  /** Nodes that may still be made. */
+  /** Remaining schema nodes. */
   #left: number;
 
   constructor(seed: number) {
@@ -86,7 +86,7 @@ class Maker {
     if (this.#chance(0.5)) bounds[low] = value();
     if (this.#chance(0.5)) bounds[high] = value();
     const [least, most] = [bounds[low], bounds[high]] as [number | undefined, number | undefined];
-    // Most of the time in their order.
+    // Usually in the schema's order.
     if (least !== undefined && most !== undefined && least > most && this.#chance(0.9)) {
       Object.assign(bounds, { [low]: most, [high]: least });
     }
@@ -103,7 +103,7 @@ class Maker {
     };
   }
 
-  /** A scalar, or something small. */
+  /** A scalar or another small schema. */
   #fixed(): unknown {
     const value = this.#name();
     return this.#some<unknown>([value, this.#number(), this.#below(1000), null, true, [value], { [value || "x"]: 1 }]);
@@ -143,7 +143,7 @@ class Maker {
     };
   }
 
-  /** Many options that begin alike, in one of the ways that keep them apart for long. */
+  /** Many options with a common prefix, in one of the forms that keep them ambiguous for long. */
   #options(depth: number): Schema {
     const size = this.#some([2, 3, 10, 64, 100, 256]);
     const keyword = this.#some(["anyOf", "anyOf", "oneOf"]);
@@ -204,7 +204,7 @@ class Maker {
       case 5:
         return this.#chance(0.1) ? this.#strange(depth) : this.#leaf();
       case 6: {
-        // A chain, as deep as a schema may be, and sometimes deeper.
+        // A chain with the maximum depth of a schema, sometimes deeper.
         let chain = this.#leaf();
         for (let i = this.#below(this.#chance(0.1) ? 140 : 20); i > 0; i--) chain = { type: "array", items: chain };
         return chain;
@@ -214,7 +214,7 @@ class Maker {
     }
   }
 
-  /** What is refused, or nearly so. */
+  /** Schemas at or beyond a limit. */
   #strange(depth: number): unknown {
     return this.#some<() => unknown>([
       () => false,
@@ -230,7 +230,7 @@ class Maker {
     ])();
   }
 
-  /** What grows faster than it is long: ways that multiply, options that are alike in all but one of many properties. */
+  /** Schemas whose cost grows faster than their length: multiplying parses, options that differ in one of many properties. */
   crowd(): unknown {
     const size = this.#some([20, 60, 100]);
     const ref = (i: number): Schema => ({ $ref: `#/$defs/d${i % size}` });
@@ -276,7 +276,7 @@ class Maker {
     ])();
   }
 
-  /** Definitions that refer to each other, within arrays and objects and also, in a tenth of the schemas, directly in a circle. */
+  /** Definitions that refer to each other through arrays and objects and, in a tenth of the schemas, directly in a cycle. */
   definitions(): Schema {
     const mayCircle = this.#chance(0.1);
     const ref = (from: number): Schema => ({ $ref: `#/$defs/d${from + this.#below(4 - from)}` });
@@ -299,5 +299,5 @@ export function hostileSchema(seed: number): unknown {
   const maker = new Maker(seed);
   const root = seed % 40 === 0 ? maker.crowd() : maker.value(0);
   const schema = typeof root === "object" && root !== null ? { $defs: maker.definitions(), ...root } : root;
-  return JSON.parse(JSON.stringify(schema)); // as it comes from a client: without infinities
+  return JSON.parse(JSON.stringify(schema)); // as received from a client: without infinities
 }

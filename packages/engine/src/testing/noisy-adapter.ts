@@ -1,10 +1,10 @@
-/** Adapters for tests whose B matrices are not zero: every path of a pass, and of its gradient, counts. */
+/** Adapters with non-zero B matrices for tests, so that every path of a pass and of its gradient has an effect. */
 import type { ModelConfig } from "@tinklet/models/config";
 import { type Adapter, createAdapter } from "../adapter/adapter.ts";
 import { createRandom } from "../random.ts";
 import type { LoraOptions } from "../types.ts";
 
-/** @param noise - how far values may be moved, up or down. @defaultValue rank 3, seed 5, all modules; noise 0.05 */
+/** @param noise - maximum change of a value. @defaultValue rank 3, seed 5, all modules; noise 0.05 */
 export const noisyAdapter = (
   config: ModelConfig,
   { noise = 0.05, ...options }: Partial<LoraOptions> & { readonly noise?: number } = {},

@@ -1,17 +1,17 @@
 /**
- * How far float32 may lead from the truth, measured instead of guessed: Monte Carlo arithmetic. The float64 interpreter runs a graph
- * again and again, and to every value that an operation makes it adds a random error as large as float32 may make there, whatever the
- * order of its sums and the instructions of the machine. How widely the results spread is the condition of each of them, through every
- * operation and every step on the way, and {@link Tolerance} is the one formula that judges a float32 result by it.
+ * Measures float32's rounding error by Monte Carlo arithmetic. The float64 interpreter runs a graph several times and adds to every result
+ * of an operation a random error as large as float32 allows, for any order of summation and any instruction set. The spread of the final
+ * results includes the conditioning of every operation on the way; {@link Tolerance} derives from it the one bound by which float32 results
+ * are judged.
  */
 import type { Adapter } from "../adapter/adapter.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { type Floats, kernels } from "../runtime/kernels.ts";
 import type { Runtime, Value } from "../runtime/runtime.ts";
 
-/** The unit roundoff of float32: half the distance from 1 to the next number. */
+/** Unit roundoff of float32: half the distance from 1 to the next number. */
 export const unitRoundoff = 2 ** -24;
-/** Roundoffs within which exp, log and the logistic function come out of the libraries in use. */
+/** Error of exp, log and the logistic function in the libraries in use, in unit roundoffs. */
 const functionError = 4;
 
 type Noise = () => number;
@@ -19,7 +19,7 @@ type Bound = (inputs: readonly Value[], outputs: readonly Value[], noise: Noise)
 
 const floats = (value: Value | undefined): Floats => value!.data as Floats;
 
-/** Uniform in [-1, 1): the error of one rounding, in units of the largest. */
+/** Uniform in [-1, 1): the error of one rounding, in units of the maximum. */
 function createNoise(seed: number): Noise {
   let state = Math.imul(seed, 0x9e3779b1) | 1;
   return () => {
@@ -30,7 +30,7 @@ function createNoise(seed: number): Noise {
   };
 }
 
-/** Errors of so many roundoffs of each value itself. */
+/** A relative error of this many roundoffs. */
 const relative =
   (roundoffs: number): Bound =>
   (_, [y], noise) => {
@@ -38,7 +38,7 @@ const relative =
     for (let i = 0; i < out.length; i++) out[i]! *= 1 + roundoffs * unitRoundoff * noise();
   };
 
-/** Euclidean length of each run of the summed axis of a matrix (of a stack of them). */
+/** Euclidean norm of each run along the summed axis of a matrix (or of a stack of matrices). */
 function lengths({ data, dims }: Value, summedIsLast: boolean): Float64Array {
   const [rows, columns] = dims.slice(-2) as [number, number];
   const kept = summedIsLast ? rows : columns;
@@ -53,8 +53,8 @@ function lengths({ data, dims }: Value, summedIsLast: boolean): Float64Array {
 }
 
 /**
- * A sum of n products: by Cauchy and Schwarz no partial sum, in whatever order, exceeds ‖a‖‖b‖, so that each of the n additions errs by
- * at most u‖a‖‖b‖, and n independent errors by √n times that.
+ * The error of a sum of n products. By Cauchy–Schwarz no partial sum, in any order, exceeds ‖a‖‖b‖, so each of the n additions errs by at
+ * most u‖a‖‖b‖; n independent errors add up to √n times that.
  */
 const product =
   (transA: boolean, transB: boolean, alpha: number): Bound =>
@@ -83,7 +83,7 @@ const sum: Bound = ([a, axes], [y], noise) => {
   for (let i = 0; i < out.length; i++) out[i]! += Math.sqrt(summands) * totals[i]! * unitRoundoff * noise();
 };
 
-/** exp(x − max) / Σ: the rounding of the difference becomes a relative error of its size; then exp, the sum, the quotient. */
+/** exp(x − max) / Σ: the rounding of the difference becomes a relative error of the same size; then exp, the sum and the quotient. */
 const softmax: Bound = ([x], [y], noise) => {
   const [input, out] = [floats(x), floats(y)];
   const width = y!.dims.at(-1)!;
@@ -92,13 +92,13 @@ const softmax: Bound = ([x], [y], noise) => {
     for (let i = start; i < start + width; i++) largest = Math.max(largest, input[i]!);
     const common = Math.sqrt(width) * noise();
     for (let i = start; i < start + width; i++) {
-      if (out[i] === 0) continue; // exp has underflowed, in float32 long before
+      if (out[i] === 0) continue; // exp underflows in float64, and in float32 already for larger values
       out[i]! *= 1 + unitRoundoff * (common + (functionError + 1 + largest - input[i]!) * noise());
     }
   }
 };
 
-/** The mean of the squares (a sum of one sign), its inverse root, and two products. The first is one error for the whole row. */
+/** The mean of the squares (all of one sign), its inverse root, and two products. The error of the root is common to the whole row. */
 const rmsNorm: Bound = (_, [y, inverse], noise) => {
   const out = floats(y);
   const width = y!.dims.at(-1)!;
@@ -109,7 +109,7 @@ const rmsNorm: Bound = (_, [y, inverse], noise) => {
   }
 };
 
-/** Sums of two products of a pair whose length stays what it was. */
+/** Sums of two products of a pair whose norm is preserved. */
 const rotary: Bound = (_, [y], noise) => {
   const out = floats(y);
   const half = y!.dims.at(-1)! / 2;
@@ -122,7 +122,7 @@ const rotary: Bound = (_, [y], noise) => {
   }
 };
 
-/** Absolute errors of a function whose values lie within [0, 1], times the factor that is multiplied with it. */
+/** Absolute errors of a function with values in [0, 1], times the other factor of the product. */
 const logistic =
   (factor: (x: number) => number): Bound =>
   ([x], [y], noise) => {
@@ -130,7 +130,7 @@ const logistic =
     for (let i = 0; i < out.length; i++) out[i]! += functionError * unitRoundoff * factor(input[i]!) * noise();
   };
 
-/** What only moves values about, or picks among them, is exact and has no entry. */
+/** Operations that only copy or select values are exact and have no entry. */
 const bounds: Readonly<Record<string, Bound>> = {
   Add: relative(1),
   Sub: relative(1),
@@ -151,7 +151,7 @@ const bounds: Readonly<Record<string, Bound>> = {
   RotaryEmbedding: rotary,
 };
 
-/** The float64 interpreter with an error of float32's size after every operation, drawn from the seed. */
+/** The float64 interpreter with a float32-sized random error after every operation, from the seed. */
 export function createRoundingRuntime(seed: number): Runtime {
   const noise = createNoise(seed);
   return createInterpreter({
@@ -164,16 +164,16 @@ export function createRoundingRuntime(seed: number): Runtime {
   });
 }
 
-/** Values in any number of named groups: of one kind, so that their errors are of one kind too. */
+/** Named groups of values. All values of a group are of one kind, with errors of one kind. */
 export type Groups = Readonly<Record<string, ArrayLike<number>>>;
 
-/** Standard deviations within which a result must lie; they are those of errors that are each as large as float32 allows. */
+/** A result must lie within this many standard deviations of errors that are each as large as float32 allows. */
 const deviations = 3;
 
 /**
- * |x − x₆₄| ≤ 3 max(σᵢ, σ̄) + 2u|x₆₄|, where x₆₄ is the value in float64, σᵢ the standard deviation of the value itself over the given
- * runs of Monte Carlo arithmetic, and σ̄ that of its whole group, because a few runs may by chance show too little of one value. The
- * last term is for the rounding of x₆₄ and x when they are stored.
+ * |x − x₆₄| ≤ 3 max(σᵢ, σ̄) + 2u|x₆₄|, where x₆₄ is the float64 value, σᵢ the standard deviation of the value over the runs of Monte Carlo
+ * arithmetic, and σ̄ that of its whole group, because in a few runs a single value may vary too little by chance. The last term is the
+ * rounding of x₆₄ and x when stored.
  */
 export class Tolerance {
   readonly #exact: Groups;
@@ -195,12 +195,12 @@ export class Tolerance {
     }
   }
 
-  /** The allowed error of each value of a group. */
+  /** The error bound of each value of a group. */
   allowed(name: string): Float64Array {
     return this.#allowed.get(name)!;
   }
 
-  /** The largest error as a share of what is allowed, and where it is: above 1 the result is wrong. */
+  /** The largest error as a fraction of its bound, and its location; above 1 the result is wrong. */
   worst(result: Groups): { readonly share: number; readonly where: string } {
     let worst = { share: 0, where: "nowhere" };
     for (const [name, exact] of Object.entries(this.#exact)) {
@@ -217,17 +217,17 @@ export class Tolerance {
   }
 }
 
-/** What a test computes from an adapter on a runtime. */
+/** The results of a test's computation with an adapter on a runtime. */
 export type Compute = (runtime: Runtime, adapter: Adapter) => Promise<Groups>;
 
-/** What is allowed of a computation: from its exact value, and so many runs of it with errors of float32's size. */
+/** The tolerance of a computation, from its exact value and from several runs with float32-sized errors. */
 export async function toleranceOf(compute: Compute, adapter: () => Adapter, runs: number): Promise<Tolerance> {
   const spread: Groups[] = [];
   for (let run = 1; run <= runs; run++) spread.push(await compute(createRoundingRuntime(run), inFloat64(adapter())));
   return new Tolerance(await compute(createInterpreter({ float64: true }), inFloat64(adapter())), spread);
 }
 
-/** The same with everything that training keeps in float64, for runtimes that compute in it. */
+/** The same, with all training state in float64, for runtimes that compute in float64. */
 export function inFloat64(adapter: Adapter): Adapter {
   const arrays = {
     values: Float64Array.from(adapter.values),

@@ -1,7 +1,6 @@
 /**
- * Sampling, scoring and training over combinations of sizes: each is run, everything that comes back must be finite, and its log-probs are
- * compared with those of a forward pass in float64 that knows neither blocks of ranks, nor caches, nor neighbours. The tests run a selection;
- * `npm run drill -- sizes` runs all of them.
+ * Sampling, scoring and training over combinations of sizes. Each case is run, all results must be finite, and log-probs are compared with
+ * those of a float64 forward pass without rank blocks, caches or batching. Tests run a selection; `npm run drill -- sizes` runs all.
  */
 import type { Adapter } from "../adapter/adapter.ts";
 import type { LoadedModel } from "../model/load.ts";
@@ -17,39 +16,39 @@ import { noisyAdapter } from "./noisy-adapter.ts";
 import { createRoundingRuntime, inFloat64, Tolerance, toleranceOf } from "./rounding.ts";
 import { passOf } from "./training-pass.ts";
 
-/** Whether all combinations are run instead of a selection: hours instead of seconds. */
+/** Whether all combinations are run (hours) instead of a selection (seconds). */
 export const isFull = process.env["SIZES"] === "all";
 
 const contextLength = 1024;
 const trainerOptions = { activationBytes: 1e11, contextLength };
-/** Runs of Monte Carlo arithmetic: one has thousands of values of a kind, whose common deviation is what counts. */
+/** Runs of Monte Carlo arithmetic. Few, because the deviation is common to thousands of values of a kind. */
 const noiseRuns = 1;
-/** A gradient of a few tokens has few errors that are independent of each other. */
+/** More for gradients of a few tokens, which have few independent errors. */
 const gradientNoiseRuns = 4;
-/** Tokens that are sampled after a prompt. */
+/** Number of sampled tokens. */
 const sampled = 3;
-/** The most likely tokens that are listed. */
+/** Number of listed tokens per position. */
 const listed = 3;
-/** Tokens at the end of a prompt, where only those are scored. */
+/** Number of scored tokens at the end of a prompt, if only those are scored. */
 const lastScored = 5;
-/** Sampled after every prompt, by a bias: the reference has it there. */
+/** The token that a bias forces after every prompt, as in the reference. */
 const forced = 7;
 
-/** Around the most rows of a run, around twice as many, one row, and one that short prompts share a run with. */
+/** Around the maximum rows of a run, around twice as many, one row, and a length that shares a run with other prompts. */
 const lengths = [1, 100, 255, 256, 257, 511, 512, 513, 1000] as const;
-/** One, less than a block of ranks, a block, one more, whole blocks, and the most columns that are never cut. */
+/** One, less than a rank block, a block, one more, whole blocks, and the maximum number of terms that is never split. */
 const ranks = [1, 5, 16, 17, 32, 64, 128] as const;
 
 export const sampleFactors = {
   rank: ranks,
   length: lengths,
-  /** What is scored within the prompt: nothing, its tokens, also the likeliest ones, its last tokens, given tokens at a few positions. */
+  /** Scores within the prompt: none, its tokens, also the most likely tokens, only the last tokens, given tokens at some positions. */
   scores: ["none", "tokens", "top", "last", "targets"],
-  /** What else is sampled at the same time: the base model, or adapters of other ranks, which came before it or after it. */
+  /** Concurrent samples: the base model, or adapters of other ranks, started before or after. */
   company: ["none", "base", "before", "after"],
-  /** One sample has given tokens and is compared whole; of three that are free, the first token of each. */
+  /** A single sample has forced tokens and is compared whole; of three free samples only the first token is compared. */
   samples: [1, 3],
-  /** Half of the prompt was sampled from before. */
+  /** Half of the prompt was sampled before. */
   cache: ["cold", "warm"],
 } as const;
 export type SampleCase = Combination<typeof sampleFactors>;
@@ -58,14 +57,14 @@ export const trainFactors = {
   rank: ranks,
   length: lengths,
   pass: ["score", "train"],
-  /** The sequence by itself, beside shorter ones, or beside one that begins like it. */
+  /** The sequence alone, with shorter ones, or with one that has a common prefix. */
   batch: ["alone", "packed", "tree"],
-  /** Positions that count: the second half, as when a prompt is not trained; all; none. */
+  /** Positions with weight: the second half (an untrained prompt), all, or none. */
   weights: ["half", "all", "none"],
 } as const;
 export type TrainCase = Combination<typeof trainFactors>;
 
-/** All combinations of what matters most, and few of the rest: what the slower runtimes do when all is run. */
+/** All combinations of the main factors and few of the others: the full program of slower runtimes. */
 export const manySamples: readonly SampleCase[] = [
   ...allCombinations({
     ...sampleFactors,
@@ -80,7 +79,7 @@ export const manyPasses: readonly TrainCase[] = [
   ...pairwise(trainFactors),
 ];
 
-/** Gradients to compare with float64: one for each of these lengths, ranks and batches in turn. */
+/** Gradients compared with float64: one per length, rank and batch. */
 export const gradientCases = (of: readonly TrainCase["length"][]): TrainCase[] =>
   of.map((length, i) => ({
     rank: ranks[(3 * i + 4) % ranks.length]!,
@@ -90,16 +89,16 @@ export const gradientCases = (of: readonly TrainCase["length"][]): TrainCase[] =
     weights: "half",
   }));
 
-/** Log-probs of every token of the vocabulary after each token of a sequence, and how far float32 may be off. */
+/** Log-probs of every vocabulary token after each token of a sequence, with float32's error bounds. */
 interface Reference {
   readonly exact: Float32Array;
   readonly allowed: Float64Array;
 }
 
-/** What is wrong with a result; undefined where it is right. */
+/** The failure of a case, or undefined. */
 type Problem = string | undefined;
 
-/** What is wrong with each of the cases that are not right. */
+/** The failures of several cases. */
 export const problemsOf = async <C>(
   cases: readonly C[],
   run: (given: C) => Promise<Problem>,
@@ -112,10 +111,10 @@ export const problemsOf = async <C>(
   return problems;
 };
 
-/** What is compared with float64, which is slow to compute; the rest is only run. */
+/** The part that is compared with float64, which is slow; other cases are only run. */
 export interface Compared {
   readonly ranks: readonly number[];
-  /** Of prompts. */
+  /** Maximum prompt length. */
   readonly longest: number;
 }
 
@@ -149,7 +148,7 @@ export class SizeMatrix {
     return this.#compared.ranks.includes(rank) && length <= this.#compared.longest;
   }
 
-  /** By the graph of training, scoring the whole vocabulary at every position. */
+  /** Computed by the training graph, which scores the whole vocabulary at every position. */
   #reference(rank: number): Promise<Reference> {
     let reference = this.#references.get(rank);
     if (!reference) {
@@ -180,7 +179,7 @@ export class SizeMatrix {
     return { exact: exact.logprobs, allowed: new Tolerance(exact, spread).allowed("logprobs") };
   }
 
-  /** The sampler of a runtime, with weights packed as an engine packs those of small models. */
+  /** The sampler of a runtime, with weights packed as in an engine with a small model. */
   sampler(runtime: Runtime, { cacheBytes = 1e9 }: { readonly cacheBytes?: number } = {}): Sampler {
     const packing = ({ native: "all", wasm: "decoding", interpreter: "none" } as const)[runtime.name];
     return new Sampler(this.#model, runtime, {
@@ -211,7 +210,7 @@ export class SizeMatrix {
     }
   }
 
-  /** Samples are the same to the last bit whatever is scored, kept of earlier prompts, and sampled beside them. */
+  /** Samples have equal bits with other scores, with cached prompts, and with concurrent samples. */
   async independence(sampler: Sampler, { rank, length }: Pick<SampleCase, "rank" | "length">): Promise<Problem> {
     const base = { rank, length, scores: "none", company: "none", samples: 3, cache: "cold" } as const;
     const changes: readonly Partial<SampleCase>[] = [
@@ -243,7 +242,7 @@ export class SizeMatrix {
     const ask = async (asked: readonly (readonly [SampleRequest, Adapter | undefined])[]): Promise<SampleResult[]> => {
       const handles = asked.map(([request, weights]) => sampler.submit({ ...request, scope }, weights));
       const results = Promise.all(handles.map(({ result }) => result));
-      results.catch(() => {}); // awaited below, when every step is done
+      results.catch(() => {}); // awaited below, after the last step
       while (sampler.busy) await sampler.step();
       return results;
     };
@@ -277,7 +276,7 @@ export class SizeMatrix {
     };
   }
 
-  /** Short prompts, about as long as the one in question where that is short. */
+  /** Prompts of similar length to the case's, if that is short. */
   #company(
     company: SampleCase["company"],
     { rank, length }: SampleCase,
@@ -303,7 +302,7 @@ export class SizeMatrix {
     return undefined;
   }
 
-  /** Compares all log-probs that are told with those of the reference. */
+  /** Compares all returned log-probs with the reference. */
   async #compare(
     { sequences, promptLogprobs, topkPromptLogprobs, targetPromptLogprobs }: SampleResult,
     { request, given }: { readonly request: SampleRequest; readonly given: SampleCase },
@@ -312,7 +311,7 @@ export class SizeMatrix {
     const check = createCheck(await this.#reference(given.rank), vocabSize);
     const { length } = request.prompt;
     for (const { tokens, logprobs, topkLogprobs } of sequences) {
-      const known = given.samples === 1 ? sampled : 1; // from then on free samples differ from the reference
+      const known = given.samples === 1 ? sampled : 1; // after the first token, free samples differ from the reference
       for (let i = 0; i < known; i++) {
         check.token({ position: length + i, token: tokens[i]!, logprob: logprobs[i]! });
         if (given.samples === 1 && tokens[i] !== forced) return `sampled ${tokens.join()} against the bias`;
@@ -330,7 +329,7 @@ export class SizeMatrix {
     return check.problem();
   }
 
-  /** What one case trains or scores. */
+  /** The data of one case of training or scoring. */
   #request({ length, batch, weights }: TrainCase): LossRequest {
     const datum = (tokens: Int32Array, targets: Int32Array): TrainingDatum => ({
       tokens,
@@ -393,11 +392,11 @@ export class SizeMatrix {
   }
 }
 
-/** The first position of a prompt that is scored. */
+/** The first scored position of a prompt. */
 const firstScored = ({ scores, length }: SampleCase): number =>
   scores === "last" ? Math.max(1, length - lastScored) : 1;
 
-/** Whether there are as many scores as were asked for, all of them numbers, and none where nothing was asked. */
+/** Checks that the requested scores, and no others, are present and finite. */
 const scoresProblem = (
   { promptLogprobs, topkPromptLogprobs, targetPromptLogprobs }: SampleResult,
   given: SampleCase,
@@ -414,13 +413,13 @@ const scoresProblem = (
   return others.every(Number.isFinite) ? undefined : "a score within the prompt is not finite";
 };
 
-/** Compares log-probs with those of a reference and keeps the worst. */
+/** Compares log-probs with a reference and keeps the worst. */
 const createCheck = ({ exact, allowed }: Reference, vocabSize: number) => {
   let worst = { share: 1, problem: undefined as Problem };
   const note = (share: number, problem: string): void => {
     if (share > worst.share || Number.isNaN(share)) worst = { share, problem };
   };
-  /** @param position - of the token, one behind the row that predicts it */
+  /** @param position - of the token, one after the row that predicts it */
   const token = (at: { position: number; token: number; logprob: number }): void => {
     const cell = (at.position - 1) * vocabSize + at.token;
     const error = Math.abs(at.logprob - exact[cell]!);
@@ -431,7 +430,7 @@ const createCheck = ({ exact, allowed }: Reference, vocabSize: number) => {
   };
   return {
     token,
-    /** A row of the likeliest tokens: each as likely as said, and none left out that is likelier than float32 can make it. */
+    /** Checks a list of the most likely tokens: each log-prob, and that no token left out is more likely than float32's error allows. */
     listed: (
       position: number,
       table: { k: number; tokenIds: Int32Array; logprobs: Float32Array },

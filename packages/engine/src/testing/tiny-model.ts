@@ -23,8 +23,8 @@ const tiny = {
 };
 
 /**
- * As wide as the smallest models that people use, for what only shows there: the runtime divides products among threads and long sums into
- * pieces, and keys and values are narrower than other linears.
+ * As wide as the smallest models in use, because some effects need that width: products are divided among threads, long sums are split, and
+ * keys and values are narrower than other linears.
  */
 export const wideShape = {
   hidden_size: 256,
@@ -34,7 +34,7 @@ export const wideShape = {
   intermediate_size: 704,
 } as const;
 
-/** The configuration of a small model; override what a test is about. */
+/** The configuration of a small model, with overrides. */
 export const tinyConfig = (overrides: Record<string, unknown> = {}): ModelConfig =>
   readConfig({ ...tiny, ...overrides });
 

@@ -1,11 +1,11 @@
-/** A pass of training as named groups of values, for comparing runtimes. */
+/** A training pass as named groups of values, to compare runtimes. */
 import type { Adapter } from "../adapter/adapter.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { Trainer, type TrainerOptions } from "../train/trainer.ts";
 import type { LossRequest, LossResult } from "../types.ts";
 import type { Compute, Groups } from "./rounding.ts";
 
-/** A pass's log-probs, and its gradient matrix by matrix. */
+/** A pass's log-probs, and its gradient by matrix. */
 export const groupsOf = ({ layout, gradient }: Adapter, results: readonly LossResult[]): Groups => {
   const groups: Record<string, ArrayLike<number>> = {};
   const outputs = results.flatMap(({ lossFnOutputs }) => lossFnOutputs);
@@ -17,7 +17,7 @@ export const groupsOf = ({ layout, gradient }: Adapter, results: readonly LossRe
   return groups;
 };
 
-/** What one pass computes on any runtime. */
+/** The results of one pass on any runtime. */
 export const passOf =
   (model: LoadedModel, request: LossRequest, options: TrainerOptions): Compute =>
   async (runtime, adapter) => {

@@ -1,10 +1,10 @@
-/** Texts of a format, drawn without a model: every allowed token is as likely as any other. */
+/** Random texts of a format, without a model: every allowed token is equally likely. */
 import type { Slice } from "../constrain/budget.ts";
 import type { Grammar } from "../constrain/grammar.ts";
 
 export const endlessSlice = (): Slice => ({ left: Number.POSITIVE_INFINITY });
 
-/** A text whose next tokens are always found at once. */
+/** A follower whose masks are computed at once. */
 export function followText(grammar: Grammar, endIds: Iterable<number>) {
   const follower = grammar.follow(endIds, grammar.account());
   return {

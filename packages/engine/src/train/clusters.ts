@@ -1,11 +1,12 @@
 /**
- * Divides a prefix tree for attention. A segment is a stretch of tokens without a branch; a cluster is one segment or several neighbouring ones
- * whose tokens are queries together. Its keys are the path from the root to it and its own tokens. Every token is a query in exactly one
- * cluster, but a key in each cluster below it, so that small trees are best kept whole and large ones best divided.
+ * Divides a prefix tree into clusters for attention. A segment is a sequence of tokens without a branch; a cluster is one or several
+ * neighbouring segments whose tokens are queries of one product. Its keys are the path from the root to the cluster and its own tokens.
+ * Each token is a query in exactly one cluster, but a key in every cluster below it; so small trees are best kept whole and large ones
+ * divided.
  */
 import { type PrefixNode, prefixTree } from "./prefix-tree.ts";
 
-/** Tokens `[start, end)` of the sequence `member`, and of every other one below. */
+/** Tokens `[start, end)` of the sequence `member`, shared by all sequences below. */
 export interface Segment {
   readonly member: number;
   start: number;
@@ -20,25 +21,27 @@ export interface Cluster {
   /** Parents before their children. */
   readonly segments: readonly Segment[];
   readonly queries: number;
-  /** Length of the path above, from the root. */
+  /** Length of the path from the root to this segment. */
   readonly depth: number;
 }
 
-/** What else a key costs, in scores: it is gathered and its gradient summed, twice (key and value). */
+/** Additional cost of a key, in scores: it is gathered and its gradient summed, both as key and as value. */
 const cellsPerKey = 24;
-/** What a further cluster costs, in scores: products of its own. */
+/** Cost of an additional cluster, in scores: it has its own products. */
 const cellsPerCluster = 400;
 
 const costOf = (queries: number, depth: number): number =>
   queries * (depth + queries) + cellsPerKey * (depth + queries) + cellsPerCluster;
 
-/** Queries at which a cluster below this depth costs least per query: where (queries + constant) · keys / queries has its minimum. */
+/**
+ * The number of queries at which a cluster below this depth costs least per query: the minimum of (queries + constant) · keys / queries.
+ */
 const bestQueries = (depth: number): number => Math.sqrt(cellsPerKey * depth + cellsPerCluster);
 
-/** Keys of a cluster. */
+/** Number of keys of a cluster. */
 export const keysOf = ({ queries, depth }: Cluster): number => depth + queries;
 
-/** Segments of these members, children before their parents, and the one that each member ends in. */
+/** Segments of these members, children before their parents, and the last segment of each member. */
 export const segmentsOf = (
   sequences: readonly Int32Array[],
   members: readonly number[],
@@ -51,7 +54,7 @@ export const segmentsOf = (
     const [only] = children;
     let segment: Segment;
     if (only && children.length === 1) {
-      // A sequence that ends where only one goes on makes no branch.
+      // A sequence that ends where a single other one continues makes no branch.
       segment = only;
       segment.start = node.start;
     } else {
@@ -65,7 +68,7 @@ export const segmentsOf = (
   return { segments, last };
 };
 
-/** The cheapest clusters found for segments given children before parents; together they hold each segment once. */
+/** The cheapest clusters found, for segments given children before parents; together they contain each segment once. */
 export const planClusters = (segments: readonly Segment[]): Cluster[] => {
   interface Plan {
     readonly tokens: number;

@@ -1,4 +1,4 @@
-/** Every refusal of training data names the value at fault. */
+/** Rejections of training data name the invalid value. */
 import { expect, it } from "vitest";
 import { InputError } from "../errors.ts";
 import type { LossRequest, TensorInput } from "../types.ts";
@@ -50,7 +50,7 @@ it.each<[string, LossRequest]>([
     "data[0].lossFnInputs.target_tokens",
     request({ target_tokens: { data: [1], shape: [2, 2], sparseCrowIndices: [0, 1, 0], sparseColIndices: [0] } }),
   ],
-  // dro holds the model to the sampler's log-prob whatever the advantage.
+  // dro compares with the sampler's log-prob for any advantage.
   ["data[0].lossFnInputs.logprobs[1]", request({ ...policy, logprobs: floats(-1, Number.NaN) }, { lossFn: "dro" })],
   [
     "data[0].lossFnInputs.clip_high_threshold[1]",
@@ -64,7 +64,7 @@ it.each<[string, LossRequest]>([
     "data[0].lossFnInputs.clip_high_threshold[0]",
     request({ ...policy, clip_high_threshold: floats(0.7, 2) }, { lossFn: "ppo" }),
   ],
-  // More columns than the vocabulary: refused before anything is allocated for them.
+  // More columns than the vocabulary: rejected before any allocation.
   ...[1e15, 1e8, 11, 1.5].map((columns): [string, LossRequest] => [
     "data[0].lossFnInputs.target_tokens",
     request({ target_tokens: csr(columns) }),

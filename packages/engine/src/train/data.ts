@@ -1,6 +1,6 @@
 /**
- * From what a caller gives (`TrainingDatum`s with loosely typed tensors, dense or CSR) to checked, flat arrays. Every refusal is an
- * InputError with the path of the value at fault. Nothing past this file has to doubt its inputs.
+ * Validates training data: from `TrainingDatum`s with loosely typed tensors (dense or CSR) to flat arrays. Every rejection is an InputError
+ * with the path of the value. Code after this module does not validate its inputs.
  */
 
 import { InputError } from "../errors.ts";
@@ -8,17 +8,17 @@ import { sameShape } from "../graph/dims.ts";
 import type { LossFnName, LossRequest, TensorInput, TrainingDatum } from "../types.ts";
 import { type LossPosition, losses } from "./losses.ts";
 
-/** One datum, checked. Arrays are row-major `[positions, width]`. */
+/** A validated datum. Arrays are row-major `[positions, width]`. */
 export interface CheckedDatum {
   readonly tokens: Int32Array;
   /** Targets per position: 1, or more for distillation. */
   readonly width: number;
-  /** Shape of `target_tokens` as given, which outputs repeat. */
+  /** Shape of the given `target_tokens`; outputs have the same shape. */
   readonly shape: readonly number[];
   readonly targets: Int32Array;
-  /** The targets whose ratios make up that of the sequence; empty but for gspo. */
+  /** The targets whose ratios define the sequence's ratio; empty except for gspo. */
   readonly ratioTargets: readonly number[];
-  /** Loss inputs of target i, without the log-prob. */
+  /** Loss inputs of target i, without the model's log-prob. */
   position(index: number): Omit<LossPosition, "logprob">;
 }
 
@@ -26,8 +26,8 @@ const toNumbers = (data: TensorInput["data"] | NonNullable<TensorInput["sparseCo
   data instanceof BigInt64Array ? Float64Array.from(data, Number) : data;
 
 /**
- * Row-major values and shape; CSR becomes dense. The size of a CSR tensor is only a claim until then: nothing is allocated for more
- * columns than `maxColumns`, nor before `fits` has accepted the shape.
+ * Row-major values and shape; CSR becomes dense. The declared size of a CSR tensor is not trusted: nothing is allocated for more than
+ * `maxColumns` columns, or before `fits` has accepted the shape.
  */
 const densify = (
   tensor: TensorInput,
@@ -62,7 +62,10 @@ const densify = (
     pointers[rows] !== stored.length ||
     pointers[0] !== 0
   ) {
-    throw new InputError(field, "row pointers, column indices and values of the sparse tensor do not belong together");
+    throw new InputError(
+      field,
+      "row pointers, column indices and values of the sparse tensor have inconsistent lengths",
+    );
   }
   const values = new Float64Array(rows * columns);
   for (let row = 0; row < rows; row++) {
@@ -90,7 +93,7 @@ const checkTokens = (given: ArrayLike<number>, vocabSize: number, field: string)
   return tokens;
 };
 
-/** Configuration of a loss with its defaults; unknown keys are refused. */
+/** A loss's configuration with defaults; unknown keys are rejected. */
 export const lossConfig = (
   lossFn: LossFnName,
   given: Readonly<Record<string, number>> = {},
@@ -192,14 +195,14 @@ const checkDatum = (
   }
   for (const [name, values] of Object.entries({ clip_low_threshold: low, clip_high_threshold: high })) {
     for (let i = 0; values && i < values.length; i++) {
-      // Everywhere, also where the position does not count: zero times not-a-number is not zero.
+      // Also at positions with weight 0, since 0 · NaN is NaN.
       if (Number.isNaN(values[i])) throw new InputError(`${field(name)}[${i}]`, "is not a number");
     }
   }
   for (let i = 0; logprobs && i < logprobs.length; i++) {
     const at = position(i);
     const { ratio, clipped, gap } = losses[lossFn].slopeTerms(at);
-    // A sampler has no log-prob for the prompt: not-a-number is fine where neither it nor a threshold has a part in the slope.
+    // A sampler has no log-prob for prompt tokens: NaN is accepted where neither the log-prob nor a threshold affects the slope.
     if (ratio === 0 && clipped === 0 && gap === 0) continue;
     if (!Number.isFinite(logprobs[i]) && lossFn !== "gspo") {
       throw new InputError(`${field("logprobs")}[${i}]`, `${logprobs[i]} is not a finite number`, {
@@ -223,7 +226,7 @@ const checkDatum = (
   };
 };
 
-/** The targets that a mask marks: at least one, each with a log-prob of the sampler's. */
+/** The targets that the mask marks: at least one, each with a log-prob of the sampler. */
 const markedTargets = (
   mask: ArrayLike<number> | undefined,
   logprobs: ArrayLike<number> | undefined,
@@ -245,13 +248,16 @@ const markedTargets = (
   return marked;
 };
 
-/** Checks a whole request. */
+/** Validates a whole request. */
 export const checkRequest = (
   request: LossRequest,
   limits: { vocabSize: number; contextLength: number },
 ): { data: CheckedDatum[]; lossFn: LossFnName } => {
   if (!Object.hasOwn(losses, request.lossFn)) {
-    throw new InputError("lossFn", `${JSON.stringify(request.lossFn)} is none of ${Object.keys(losses).join(", ")}`);
+    throw new InputError(
+      "lossFn",
+      `must be one of ${Object.keys(losses).join(", ")}, got ${JSON.stringify(request.lossFn)}`,
+    );
   }
   if (request.data.length === 0) throw new InputError("data", "is empty");
   const config = lossConfig(request.lossFn, request.lossFnConfig);

@@ -1,7 +1,7 @@
 /**
- * Adapters on a device: values, matrices, gradients and AdamW's moments, which stay there from their first use on. The host's arrays are
- * what an adapter started from; `toHost` brings back what it has become. Weights that share a host array are one here, too, so that a
- * snapshot costs nothing until its adapter next changes.
+ * Adapters on a device: values, matrices, gradients and AdamW moments, which stay there after their first use. The host arrays have the
+ * adapter's initial state; `toHost` copies the current one back. Weights that share a host array share device memory, so that a snapshot
+ * costs nothing until its adapter changes.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { type Adapter, type AdapterWeights, areFinite } from "../adapter/adapter.ts";
@@ -13,40 +13,40 @@ import type { AdamParams, OptimStepResult } from "../types.ts";
 import { clipFactor, gradientNotFinite, readParams, stepResult } from "./optimizer.ts";
 import { matricesGraph, squaresGraph, stepGraph, sumGraph } from "./optimizer-graph.ts";
 
-/** Values of an adapter as they were at some time. */
+/** The values of an adapter at some time. */
 interface Version {
-  /** Numbers the versions of all adapters. */
+  /** Unique over all adapters. */
   readonly id: number;
   readonly values: DeviceValue;
-  /** A and B of every module, by the names of graph inputs. */
+  /** A and B of every module, by names of graph inputs. */
   readonly matrices: Readonly<Record<string, DeviceValue>>;
   readonly isFinite: boolean;
 }
 
-/** What only a live adapter has. */
+/** State of live adapters only. */
 interface Training {
   gradient?: DeviceValue;
   m?: DeviceValue;
   v?: DeviceValue;
 }
 
-/** What of adapters is still in use. */
+/** The adapters and weights still in use. */
 export interface HeldAdapters {
-  /** Host arrays of adapters, snapshots and whatever samples from them. */
+  /** Host arrays of adapters, of snapshots, and of running samples. */
   readonly values: ReadonlySet<Float32Array>;
   readonly adapters: ReadonlySet<Adapter>;
 }
 
-/** Factors on a gradient whose squares overflow, or vanish, in float32. */
+/** Factors for gradients whose squares overflow or underflow in float32. */
 const rescues = [2 ** -80, 2 ** 80] as const;
-/** Sums of squares below lose more than float32's own precision, because some squares are subnormal. */
+/** Below this, sums of squares are less precise than float32, because some squares are subnormal. */
 const smallestSquares = 2 ** -90;
 
 export class DeviceAdapters {
   readonly #config: ModelConfig;
   readonly #device: Device;
   readonly #programs = createProgramCache<DeviceProgram>();
-  /** By the host array. */
+  /** Keyed by host array. */
   readonly #versions = new Map<Float32Array, Version>();
   readonly #training = new Map<Adapter, Training>();
   #nextId = 1;
@@ -72,7 +72,7 @@ export class DeviceAdapters {
     return { "lora.scale": f32(Float32Array.of(lora.alpha / lora.rank), []), ...matrices };
   }
 
-  /** The weights on the device; uploaded when they are first asked for. */
+  /** The weights on the device; uploaded at the first use. */
   async version(weights: AdapterWeights): Promise<Version> {
     const known = this.#versions.get(weights.values);
     if (known) return known;
@@ -109,18 +109,18 @@ export class DeviceAdapters {
     return known;
   }
 
-  /** Whether there is a gradient to step with. */
+  /** Whether a gradient has been accumulated. */
   hasGradient(adapter: Adapter): boolean {
     return this.#training.get(adapter)?.gradient !== undefined;
   }
 
-  /** Adds a gradient to the accumulated one, and takes it over. */
+  /** Adds a gradient to the accumulated one and takes ownership of it. */
   async accumulate(adapter: Adapter, gradient: DeviceValue): Promise<void> {
     const training = this.#trainingOf(adapter);
     training.gradient = await this.sum(training.gradient, gradient);
   }
 
-  /** `sum + part`; takes both over. On failure `sum` is as it was. */
+  /** `sum + part`; takes ownership of both. On failure `sum` is unchanged. */
   async sum(sum: DeviceValue | undefined, part: DeviceValue): Promise<DeviceValue> {
     if (!sum) return part;
     const program = await this.#programs.get("sum", () =>
@@ -135,7 +135,7 @@ export class DeviceAdapters {
     }
   }
 
-  /** Euclidean norm; infinite or NaN where the gradient is not finite. */
+  /** Euclidean norm; infinite or NaN if the gradient is not finite. */
   async #norm(gradient: DeviceValue): Promise<number> {
     const program = await this.#programs.get("squares", () => this.#device.compile(squaresGraph(), new Map()));
     const at = async (scale: number): Promise<number> => {
@@ -152,8 +152,8 @@ export class DeviceAdapters {
   // ---- steps
 
   /**
-   * As `optimStep` of host arrays, in float32 throughout. Everything new is made beside what there is, so that a step that fails leaves the
-   * adapter as it was; only a gradient that is not finite is dropped.
+   * Like `optimStep` for host arrays, in float32 throughout. New values are allocated next to the old ones, so that a failed step leaves
+   * the adapter unchanged; only a gradient that is not finite is dropped.
    */
   async optimStep(adapter: Adapter, given: AdamParams = {}): Promise<OptimStepResult> {
     const params = readParams(given);
@@ -198,7 +198,8 @@ export class DeviceAdapters {
 
   #replaceVersion(adapter: Adapter, version: Version): void {
     if (adapter.frozen) {
-      // Others hold the weights of before, under their array. This one only tells the new ones from them: its values are on the device.
+      // Snapshots keep the previous version under its host array. The new host array only identifies the new version: its values are on the
+      // device.
       adapter.values = new Float32Array(adapter.layout.size);
       delete adapter.frozen;
     } else {
@@ -208,7 +209,7 @@ export class DeviceAdapters {
     this.#versions.set(adapter.values, version);
   }
 
-  /** A moment that the adapter came with, or zeros. */
+  /** A moment from the imported state, or zeros. */
   async #moment(adapter: Adapter, name: "m" | "v", zeros: () => Promise<DeviceValue>): Promise<DeviceValue> {
     const given = adapter[name];
     if (!given) return zeros();
@@ -218,7 +219,7 @@ export class DeviceAdapters {
 
   // ---- on the host
 
-  /** The weights, and of a live adapter its moments, as they are now: in host arrays of their own where they have changed on the device. */
+  /** The current weights and, for a live adapter, its moments; new host arrays if they have changed on the device. */
   async toHost<Weights extends AdapterWeights | Adapter>(weights: Weights): Promise<Weights> {
     const version = this.#versions.get(weights.values);
     const training = this.#training.get(weights as unknown as Adapter);
@@ -234,7 +235,7 @@ export class DeviceAdapters {
 
   // ---- release
 
-  /** Frees what belongs to weights and adapters that are gone. */
+  /** Frees the memory of weights and adapters that no longer exist. */
   keepOnly({ values: heldValues, adapters }: HeldAdapters): void {
     for (const [array, { values, matrices }] of this.#versions) {
       if (heldValues.has(array)) continue;
@@ -258,7 +259,7 @@ const release = (values: readonly (DeviceValue | undefined)[]): void => {
   for (const value of values) value?.release();
 };
 
-/** The factors of step number `step`, counted from 1. */
+/** The factors of step number `step`, starting at 1. */
 const factorsOf = (params: Required<AdamParams>, step: number, clip: number): Record<string, Value> => {
   const { learningRate, beta1, beta2, eps, weightDecay } = params;
   const factors = {

@@ -1,6 +1,6 @@
 /**
- * Training on devices: the code for devices against the float64 interpreter, on a pretended device, on onnxruntime's CPU provider, and on
- * WebGPU where there is a driver. What crosses the bus is counted.
+ * Training on devices compared with the float64 interpreter: on a simulated device, on onnxruntime's CPU provider, and on WebGPU if there
+ * is a driver. Bytes across the bus are counted.
  */
 import { afterAll, describe, expect, it } from "vitest";
 import { type Adapter, freeze } from "../adapter/adapter.ts";
@@ -28,7 +28,7 @@ const datum = (tokens: number[], targets: number[], more: Record<string, TensorI
   tokens,
   lossFnInputs: { target_tokens: { data: Int32Array.from(targets) }, ...more },
 });
-/** Sequences that share nothing, one of them partly without weight. */
+/** Sequences without common prefixes, one of them with zero weights in part. */
 const packed: LossRequest = {
   lossFn: "cross_entropy",
   data: [
@@ -44,10 +44,10 @@ const answer = (...tokens: number[]): TrainingDatum =>
   });
 /** Answers to one prompt: a prefix tree. */
 const tree: LossRequest = { lossFn: "ppo", data: [answer(2, 6, 5), answer(2, 6, 7), answer(8), answer(2, 6, 5, 3)] };
-/** As many distinct targets as one: fewer than the classes in which gradients of the unembedding are summed. */
+/** A single distinct target: fewer than the classes in which gradients of the unembedding are summed. */
 const single: LossRequest = { lossFn: "cross_entropy", data: [datum([1, 1, 1], [2, 2, 2])] };
 
-/** Steps of two passes each; on a device with everything that belongs there. */
+/** Steps of two passes each; on a device, with all state there. */
 const training =
   (model: ReturnType<typeof tinyModel>, requests: readonly LossRequest[], steps: number): Compute =>
   async (runtime, adapter) => {
@@ -82,7 +82,7 @@ afterAll(() => {
 });
 
 const kinds = ["interpreter", ...testKinds] as const;
-/** Software computes WebGPU's shaders: one case of each kind of run is enough. */
+/** WebGPU's shaders run in software: one case of each kind of run. */
 const cases: readonly [string, Record<string, unknown>, readonly LossRequest[], readonly (typeof kinds)[number][]][] = [
   ["grouped heads, packed and a tree", {}, [packed, tree], ["interpreter", "cpu", "webgpu"]],
   ["biases, a single target", { model_type: "qwen2", tie_word_embeddings: false }, [single], ["interpreter", "cpu"]],
@@ -108,7 +108,7 @@ it("in float64 the code for devices computes what the code for the host computes
   const onHost = await compute(createInterpreter({ float64: true }), inFloat64(noisyAdapter(model.config)));
   const onDevice = await compute(createInterpreterDevice({ float64: true }), noisyAdapter(model.config));
   for (const [name, values] of Object.entries(onHost)) {
-    // Float64 but for what is handed over in float32: terms, factors, results.
+    // Float64 except for values passed in float32: terms, factors, results.
     for (const [i, value] of Array.from(values).entries())
       expect(Math.abs(onDevice[name]![i]! - value), `${name}[${i}]`).toBeLessThanOrEqual(
         2 ** -18 * (1 + Math.abs(value)),
@@ -147,10 +147,10 @@ describe("what crosses the bus in a step", () => {
     expect(large.bytes).toBeGreaterThan(5 * small.bytes);
     expect(large.toDevice).toBe(small.toDevice);
     const wide = await trafficOf({}, 8);
-    // The row of zeros of each of two passes has as many values as the rank.
+    // The zero row of each of two passes has rank values.
     expect(wide.toDevice - small.toDevice).toBe(2 * 4 * (8 - 3));
     const scored = [...packed.data, ...tree.data].reduce((sum, { tokens }) => sum + tokens.length, 0);
-    // Log-probs (padding of slots among them), a sum of squares for each row of the gradient, and one number that says whether all is finite.
+    // Log-probs (including padding of slots), a sum of squares per gradient row, and one number that tells whether all values are finite.
     const padding = 16;
     expect(small.fromDevice).toBeLessThanOrEqual(4 * (scored + padding + small.rows / 3 + 1));
   });
@@ -189,7 +189,7 @@ describe("weights on a device", () => {
     const { model, runtime, adapters, trainer, adapter } = await setUp();
     await trainer.forwardBackward(adapter, packed);
     await adapters.optimStep(adapter, step);
-    // Values, the matrices cut out of them, and two moments.
+    // Values, the matrices extracted from them, and two moments.
     expect(adapters.bytes).toBe(4 * 4 * adapter.layout.size);
     adapters.keepOnly({ values: new Set(), adapters: new Set() });
     expect(adapters.bytes).toBe(0);
@@ -216,14 +216,14 @@ describe("weights on a device", () => {
     optimStep(host, step);
     await adapters.optimStep(adapter, step);
     const { values } = await adapters.toHost(adapter);
-    // One product, by a factor that is rounded to float32 first.
+    // One product, with a factor rounded to float32.
     for (const [i, value] of host.values.entries())
       expect(Math.abs(values[i]! - value)).toBeLessThan(2 ** -23 * Math.abs(value) + 1e-30);
   });
 });
 
 describe("a device without enough memory", () => {
-  /** Refuses runs of more tokens than `most`, so many times. */
+  /** Fails the first `left` runs of more than `most` tokens. */
   const limited = (most: number, times: number): OnDevice => {
     const { device } = createInterpreterDevice();
     let left = times;

@@ -1,26 +1,26 @@
-/** The gradient of one pass, added up over its runs and given to the adapter when all have succeeded: in a host array, or on a device. */
+/** The gradient of one pass, summed over its runs and added to the adapter when all have succeeded; in a host array or on a device. */
 import type { Adapter } from "../adapter/adapter.ts";
 import type { DeviceValue } from "../runtime/device.ts";
 import type { DeviceAdapters } from "./device-adapters.ts";
 
 interface GradientSum {
-  /** Gives the sum to the adapter. */
+  /** Adds the sum to the adapter. */
   commit(): void | Promise<void>;
-  /** Forgets what was added and not committed. */
+  /** Drops the sum if it was not committed. */
   discard(): void;
 }
 
 export interface HostGradient extends GradientSum {
-  /** Takes the array over. */
+  /** Takes ownership of the array. */
   add(part: Float32Array): void;
 }
 
 export interface DeviceGradient extends GradientSum {
-  /** Takes the value over. */
+  /** Takes ownership of the value. */
   add(part: DeviceValue): Promise<void>;
 }
 
-/** In the run's own array: what was accumulated before must survive a failure, and usually there is nothing to add. */
+/** Added into the run's own array: the accumulated gradient must survive a failure, and usually there is none. */
 export const hostGradient = (adapter: Adapter): HostGradient => {
   let sum = adapter.gradient;
   return {

@@ -1,9 +1,9 @@
-/** Rows of the head in slots: index arithmetic, at the sizes where another slot begins. */
+/** Rows of the head in slots: index arithmetic at the sizes where a new slot begins. */
 import { expect, it } from "vitest";
 import { divideRows, type HeadRow, placeSlots, widthOf } from "./head-rows.ts";
 import { noSlope } from "./losses.ts";
 
-/** Rows with so many targets each. */
+/** Rows with these numbers of targets. */
 const rowsOf = (widths: readonly number[]): HeadRow[] =>
   widths.map((width, row) => ({
     row,
@@ -30,7 +30,7 @@ it.each([0, 1, 7, 8, 9, 31, 32, 33, 64, 65, 1000])(
     expect(divided.map(({ length }) => length)).toEqual(
       divided.map((_, slot) => Math.max(0, Math.min(most, count - slot * most))),
     );
-    // What the head returns: each slot's rows, as wide as the widest of them.
+    // The head's output: each slot's rows, padded to the widest of them.
     const end = placeSlots(divided, 5);
     expect(end).toBe(5 + divided.reduce((sum, slot) => sum + slot.length * widthOf(slot), 0));
     const cells = divided.flat().flatMap(({ offset, targets }) => targets.map((_, k) => offset + k));

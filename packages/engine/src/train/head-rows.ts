@@ -1,7 +1,6 @@
 /**
- * The rows of the vocabulary projection: one for each packed row, with a column for every target that some datum has there. Data that
- * agree on a target share its column, and where a prefix is shared their slopes are added in it. Also what the head's slots are given
- * and how what they return is put back.
+ * Rows of the vocabulary projection: one per packed row, with a column for every target at that position. Data with an equal target share
+ * its column, and the slopes of shared prefixes are added there. Also lays out the inputs of the head's slots and reads their results.
  */
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
@@ -11,26 +10,26 @@ import { losses, noSlope, type SlopeTerms, slopeTerms } from "./losses.ts";
 
 /** One row of the projection. */
 export interface HeadRow {
-  /** In the packed axis. */
+  /** Index on the packed axis. */
   readonly row: number;
   readonly targets: number[];
   readonly terms: SlopeTerms[];
   /** Whether any column has a slope. */
   weighted: boolean;
-  /** Of the first column, in what the head returns. */
+  /** Index of the first column in the head's output. */
   offset: number;
   /** Fills a slot that would be empty; its results are not read. */
   readonly isPadding?: true;
 }
 
-/** A datum of a run: which packed row each position has, and where its log-probs go. */
+/** A datum of a run: the packed row of each position, and the destination of its log-probs. */
 export interface RunMember {
   readonly datum: CheckedDatum;
   readonly rows: Int32Array;
   readonly logprobs: Float32Array;
 }
 
-/** Rows of a run, and for each target of each member its row (index into `rows`) and column. */
+/** Rows of a run; for each target of each member, its row (index into `rows`) and column. */
 export interface HeadRows {
   readonly rows: readonly HeadRow[];
   readonly places: readonly { readonly row: Int32Array; readonly column: Int32Array }[];
@@ -39,7 +38,7 @@ export interface HeadRows {
 const hasSlope = ({ ratio, clipped, constant, gap }: SlopeTerms): boolean =>
   ratio !== 0 || clipped !== 0 || constant !== 0 || gap !== 0;
 
-/** Slopes are linear in four of their terms; those that agree in the others can be added. */
+/** Slopes are linear in four of their terms; slopes that agree in the other terms can be added. */
 const canAdd = (a: SlopeTerms, b: SlopeTerms): boolean =>
   a.samplingLogprob === b.samplingLogprob &&
   a.windowLow === b.windowLow &&
@@ -55,7 +54,7 @@ const added = (a: SlopeTerms, b: SlopeTerms): SlopeTerms => ({
   gap: a.gap + b.gap,
 });
 
-/** The column for a target: one of the first `known` that it can share, or a new one. */
+/** The column for a target: an equal one among the first `known`, or a new one. */
 const columnFor = (
   { targets, terms }: HeadRow,
   known: number,
@@ -77,7 +76,7 @@ const columnFor = (
   return targets.length - 1;
 };
 
-/** @param options.train without it nothing has a slope. */
+/** @param options.train - if false, no column has a slope */
 export const collectHeadRows = (
   members: readonly RunMember[],
   { lossFn, train }: { lossFn: LossFnName; train: boolean },
@@ -97,7 +96,7 @@ export const collectHeadRows = (
         rows.push({ row: at, targets: [], terms: [], weighted: false, offset: 0 });
       }
       const row = rows[index]!;
-      // A datum's own targets each have a column, equal or not.
+      // Equal targets of one datum have separate columns.
       const shared = row.targets.length;
       for (let k = 0; k < width; k++) {
         const i = position * width + k;
@@ -112,19 +111,20 @@ export const collectHeadRows = (
   return { rows, places };
 };
 
-/** Rows in slots: `size` in each, or evenly when there are too many. Wide rows come first, so that few others are padded to them. */
+/**
+ * Divides rows into slots of `size`, or evenly if there are too many. The widest rows come first, so that few rows are padded to their
+ * width.
+ */
 export const divideRows = (rows: readonly HeadRow[], { slots, size }: { slots: number; size: number }): HeadRow[][] => {
   const sorted = rows.toSorted((a, b) => b.targets.length - a.targets.length);
   const most = Math.max(size, Math.ceil(rows.length / slots));
   return Array.from({ length: slots }, (_, slot) => sorted.slice(slot * most, (slot + 1) * most));
 };
 
-/** Slots that a program on a device can have: a program for every number would be compiled too often. */
+/** Numbers of slots of a program on a device: with every number, programs would be compiled too often. */
 const slotCounts = [1, 2, 4, 8] as const;
 
-/**
- * Slots none of which is empty, as many as `slotCounts` has next, and at least `least`: providers of devices fail on empty tensors.
- */
+/** Divides rows into non-empty slots: the next number in `slotCounts`, at least `least`. Device providers fail on empty tensors. */
 export const fillSlots = (slots: readonly HeadRow[][], least: number): HeadRow[][] => {
   const filled = slots.filter((slot) => slot.length > 0);
   const wanted = Math.max(least, filled.length);
@@ -134,11 +134,11 @@ export const fillSlots = (slots: readonly HeadRow[][], least: number): HeadRow[]
   return Array.from({ length: count }, (_, index) => filled[index] ?? [{ ...padding }]);
 };
 
-/** Columns of a slot, as many as its widest row has. */
+/** Columns of a slot: the width of its widest row. */
 export const widthOf = (slot: readonly HeadRow[]): number =>
   slot.reduce((most, { targets }) => Math.max(most, targets.length), 1);
 
-/** Numbers the columns of the slots as the head returns them, from `offset` on; returns the number behind the last. */
+/** Numbers the columns of the slots in the order of the head's output, starting at `offset`; returns the next number. */
 export const placeSlots = (slots: readonly (readonly HeadRow[])[], offset: number): number => {
   let at = offset;
   for (const slot of slots) {
@@ -151,7 +151,7 @@ export const placeSlots = (slots: readonly (readonly HeadRow[])[], offset: numbe
   return at;
 };
 
-/** Rows and targets of slots, and with `terms` their slope terms `[terms, rows, width]`; columns that a row does not have get none. */
+/** Rows and targets of slots and, with `terms`, their slope terms `[terms, rows, width]`, which are zero for padding columns. */
 export const slotInputs = (
   name: string,
   slots: readonly (readonly HeadRow[])[],
@@ -180,7 +180,7 @@ export const slotInputs = (
   return inputs;
 };
 
-/** Gives every datum its log-probs. */
+/** Copies log-probs to each datum. */
 export const spreadLogprobs = (
   members: readonly RunMember[],
   { rows, places }: HeadRows,
@@ -192,7 +192,7 @@ export const spreadLogprobs = (
   });
 };
 
-/** The sparse part of the gradient of the unembedding's B: slope · z at the row of each target, of weighted rows in the head's order. */
+/** The sparse part of the gradient of the unembedding's B: slope · z at the row of each target, for weighted rows in the head's order. */
 export const addSparseUnembedding = (
   gradient: Float32Array,
   { layout }: AdapterWeights,

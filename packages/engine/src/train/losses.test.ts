@@ -1,4 +1,4 @@
-/** Each loss: slope against finite differences, and the one formula of the graph against the slope. */
+/** Each loss: its slope against finite differences, and the graph's common formula against the slope. */
 import { describe, expect, it } from "vitest";
 import type { LossFnName } from "../types.ts";
 import { type LossPosition, losses, type SlopeTerms } from "./losses.ts";
@@ -39,7 +39,7 @@ describe.each(Object.keys(losses) as LossFnName[])("%s", (name) => {
       const at = (delta: number): number => {
         const moved = { ...position, logprob: position.logprob + delta };
         if (name !== "cispo") return loss.value(moved);
-        // The clipped ratio of cispo is a constant for the derivative: hold it where it is.
+        // cispo's clipped ratio is a constant for the derivative: keep it fixed.
         const held = Math.min(
           Math.max(Math.exp(position.logprob - position.samplingLogprob), position.clipLow),
           position.clipHigh,

@@ -23,7 +23,7 @@
  */
 import type { LossFnName } from "../types.ts";
 
-/** Everything a loss may look at, for one target of one position. */
+/** The inputs of a loss, for one target of one position. */
 export interface LossPosition {
   /** l: log-prob of the target under the model. */
   readonly logprob: number;
@@ -54,7 +54,7 @@ export interface SlopeTerms {
   gap: number;
 }
 
-/** Terms of a slope that is 0 everywhere; an empty window, so that not even an infinite ratio gets through. */
+/** Terms of a slope that is 0 everywhere; the empty window excludes even an infinite ratio. */
 export const noSlope: SlopeTerms = {
   samplingLogprob: 0,
   ratio: 0,
@@ -67,14 +67,14 @@ export const noSlope: SlopeTerms = {
   gap: 0,
 };
 
-/** Order in which terms are laid out for the graph. */
+/** Order of the terms in graph inputs. */
 export const slopeTerms = Object.keys(noSlope) as (keyof SlopeTerms)[];
 
 interface Loss {
   readonly value: (position: LossPosition) => number;
   readonly slope: (position: LossPosition) => number;
   readonly slopeTerms: (position: Omit<LossPosition, "logprob">) => SlopeTerms;
-  /** Which loss inputs it takes besides `target_tokens` and `weights`; those marked true are required. */
+  /** The loss inputs besides `target_tokens` and `weights`; true means required. */
   readonly inputs: Readonly<Record<string, boolean>>;
   /** Configuration keys and their defaults. */
   readonly config: Readonly<Record<string, number>>;
@@ -94,7 +94,7 @@ const ppo: Loss = {
   slope: (position) => {
     const ratio = ratioOf(position);
     const { weight, advantage, clipLow, clipHigh } = position;
-    // The clipped branch is flat; it is the smaller one above hi for A > 0 and below lo for A < 0.
+    // The clipped branch is constant; it is the smaller one above hi for A > 0 and below lo for A < 0.
     const flat = advantage > 0 ? ratio > clipHigh : ratio < clipLow;
     return flat ? 0 : -weight * ratio * advantage;
   },

@@ -1,6 +1,6 @@
 /**
- * What becomes of an adapter's numbers on a device, as graphs over whole matrices of them: the sum of two gradients, the norm of one, a step
- * of AdamW, and the A and B of every module cut out of the values. Shapes are `[rows, width]`, with `commonSize` times the rank columns.
+ * Graphs over an adapter's values as whole matrices on a device: the sum of two gradients, the norm of a gradient, an AdamW step, and the
+ * extraction of every module's A and B. Shapes are `[rows, width]`, where width is `commonSize` times the rank.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { commonSize, type LoraTargets, targetLinears } from "../adapter/layout.ts";
@@ -19,7 +19,7 @@ export const sumGraph = (): Graph => {
   return graph;
 };
 
-/** Sums of the squares of `scale · gradient`, row by row: the caller adds the rows in double precision. */
+/** Sums of the squares of `scale · gradient` per row; the caller adds the rows in double precision. */
 export const squaresGraph = (): Graph => {
   const graph = new Graph();
   const scaled = mul(graph, matrix(graph, "gradient"), scalar(graph, "scale"));
@@ -27,7 +27,7 @@ export const squaresGraph = (): Graph => {
   return graph;
 };
 
-/** Factors of a step; all follow from its parameters and its number. */
+/** Factors of a step, derived from its parameters and its number. */
 export const stepFactors = [
   "clip",
   "keepM",
@@ -41,8 +41,8 @@ export const stepFactors = [
 ] as const;
 
 /**
- * values, m and v after a step; `excess` is a sum of value − value, which is 0 where all values are finite and NaN where one is not.
- * m ← keepM·m + addM·g, v ← keepV·v + addV·g², values ← keepValues·values − rate·m / (√v·correction + eps), with g the clipped gradient.
+ * values, m and v after a step; `excess` is a sum of value − value: 0 if all values are finite, otherwise NaN. m ← keepM·m + addM·g, v ←
+ * keepV·v + addV·g², values ← keepValues·values − rate·m / (√v·correction + eps), where g is the clipped gradient.
  */
 export const stepGraph = (): Graph => {
   const graph = new Graph();
@@ -69,13 +69,13 @@ export const stepGraph = (): Graph => {
   return graph;
 };
 
-/** Names of a module's matrices, which are those of the inputs of graphs that use them. */
+/** Names of a module's matrices, equal to the names of graph inputs. */
 export const matrixNames = (module: string): { readonly a: string; readonly b: string } => ({
   a: `${module}.lora_A`,
   b: `${module}.lora_B`,
 });
 
-/** Cuts the matrices of all modules out of `values`. */
+/** Extracts the matrices of all modules from `values`. */
 export const matricesGraph = (config: ModelConfig, targets: LoraTargets): Graph => {
   const graph = new Graph();
   const common = commonSize(config, targets);

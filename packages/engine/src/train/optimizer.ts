@@ -1,4 +1,4 @@
-/** AdamW on flat arrays, with decoupled weight decay and clipping by global norm, as PyTorch computes it. */
+/** AdamW on flat arrays, with decoupled weight decay and clipping by global norm, with PyTorch's formulas. */
 import { type Adapter, ownValues } from "../adapter/adapter.ts";
 import { InputError } from "../errors.ts";
 import type { AdamParams, OptimStepResult } from "../types.ts";
@@ -23,9 +23,9 @@ const check = (params: Required<AdamParams>): void => {
   }
 };
 
-/** Euclidean norm, summed in double precision: float32 would lose small values behind a large sum. */
+/** Euclidean norm, summed in double precision: float32 would lose small values next to a large sum. */
 export const norm = (values: Float32Array): number => {
-  // Two sums, because each addition waits for the one before it.
+  // Two sums, because each addition waits for the previous one of its sum.
   let [even, odd] = [0, 0];
   const last = values.length - 1;
   for (let i = 0; i < last; i += 2) {
@@ -37,9 +37,9 @@ export const norm = (values: Float32Array): number => {
 };
 
 /**
- * Given parameters over the defaults; one that is there but undefined is as good as absent.
+ * Merges the given parameters with the defaults; undefined counts as absent.
  *
- * @throws InputError naming the one that makes no sense
+ * @throws InputError naming an invalid parameter
  */
 export const readParams = (given: AdamParams): Required<AdamParams> => {
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
@@ -48,29 +48,29 @@ export const readParams = (given: AdamParams): Required<AdamParams> => {
   return params;
 };
 
-/** As torch.nn.utils.clip_grad_norm_: the small constant keeps a zero norm from dividing by zero. */
+/** As in torch.nn.utils.clip_grad_norm_, the small constant avoids a division by zero. */
 export const clipFactor = (norm: number, gradClipNorm: number): number =>
   gradClipNorm > 0 ? Math.min(1, gradClipNorm / (norm + 1e-6)) : 1;
 
-/** What a step with a gradient that is not finite fails with. */
+/** The error of a step with a gradient that is not finite. */
 export const gradientNotFinite = (): InputError =>
   new InputError("gradient", "is not finite, so no step was taken and it was dropped", {
     code: "not_finite",
     hint: "look for sampling log-probs far below the model's, or for a learning rate that made the weights explode",
   });
 
-/** The result of a step, whose gradient had this norm before it was clipped. */
+/** The result of a step; `norm` is the gradient's norm before clipping. */
 export const stepResult = (step: number, norm: number, clip: number): OptimStepResult => ({
   step,
   metrics: { "unclipped_grad_l2:mean": norm, "clipped_grad_l2:mean": norm * clip },
 });
 
 /**
- * Takes one step with the accumulated gradient and clears it. Without one (nothing was accumulated) the gradient is zero: moments
- * decay and so do weights, as an optimizer that was asked to step does.
+ * Takes one step with the accumulated gradient and clears it. Without one, the gradient is zero: moments and weights still decay, as in
+ * PyTorch.
  *
- * @throws InputError when the gradient is not finite. It is dropped then, and the adapter stays as it was: one step with it would make
- * every weight and both moments NaN, for good.
+ * @throws InputError if the gradient is not finite. The gradient is dropped and the adapter is unchanged: a step would make all weights and
+ *   moments NaN permanently.
  */
 export const optimStep = (adapter: Adapter, given: AdamParams = {}): OptimStepResult => {
   const { learningRate, beta1, beta2, eps, weightDecay, gradClipNorm } = readParams(given);

@@ -1,6 +1,6 @@
 /**
- * Lays pieces of a prefix tree out for one run: the distinct tokens on one axis, clusters of them in up to a few rectangles for attention,
- * and where each repeated key's gradient comes together again. Pure index arithmetic; the graph side is `treeAttention`.
+ * Lays out pieces of a prefix tree for one run: the distinct tokens on one axis, their clusters in a few rectangles for attention, and the
+ * indices that sum the gradients of repeated keys. Index arithmetic only; the graph is `treeAttention`.
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
@@ -13,19 +13,19 @@ import { sumClasses } from "./sum-classes.ts";
 
 export interface PackedTree {
   readonly tokenCount: number;
-  /** Packed row of each token of each sequence, by the sequence's index. */
+  /** Packed row of each token, by sequence index. */
   readonly rows: ReadonlyMap<number, Int32Array>;
   readonly groupCount: number;
   readonly longest: number;
-  /** Scores that one head computes, padding included. */
+  /** Scores per head, padding included. */
   readonly cells: number;
-  /** Rows of keys that are gathered, padding included. */
+  /** Gathered key rows, padding included. */
   readonly keys: number;
-  /** Everything `treeInputs` declares, except the rotary tables. */
+  /** All inputs that `treeInputs` declares, except the rotary tables. */
   readonly inputs: () => Record<string, Value>;
 }
 
-/** Clusters that share a rectangle as large as the largest of them. */
+/** Clusters that share a rectangle, which has the size of the largest of them. */
 interface Rectangle {
   readonly clusters: readonly Cluster[];
   readonly queries: number;
@@ -52,7 +52,7 @@ const planRectangles = (clusters: readonly Cluster[]): Rectangle[] => {
   });
 };
 
-/** Rows of the path from the root down to and including `segment`, `length` of them. */
+/** Rows of the path from the root to `segment` inclusive, `length` of them. */
 const pathRows = (segment: Segment | undefined, length: number): Int32Array => {
   const rows = new Int32Array(length);
   for (let at = segment; at; at = at.parent) {
@@ -61,7 +61,7 @@ const pathRows = (segment: Segment | undefined, length: number): Int32Array => {
   return rows;
 };
 
-/** Rows and mask of one cluster within a rectangle. `keys` are its rows, in the order of the mask's columns. */
+/** Rows and mask of one cluster in a rectangle. `keys` are its rows, in the order of the mask's columns. */
 const layCluster = (
   { segments, queries, depth }: Cluster,
   { width, mask }: { width: number; mask: Float32Array },
@@ -76,7 +76,7 @@ const layCluster = (
     for (let t = 0; t < end - start; t++, at++) {
       own[at] = row + t;
       const line = at * width;
-      // Sees what the token before it sees, and itself.
+      // Attends to the keys of the previous token, and to itself.
       if (t > 0) mask.copyWithin(line, line - width, line);
       else if (parent && above !== undefined) {
         const before = (above + parent.end - parent.start - 1) * width;
@@ -91,7 +91,7 @@ const layCluster = (
   return { queries: own, keys };
 };
 
-/** Rows of each head, `[batch, heads, time]`; where a line of `rows` is shorter than `time` its first row stands in. */
+/** Rows of each head, `[batch, heads, time]`; lines of `rows` shorter than `time` are padded with their first row. */
 const headIndex = (lines: readonly Int32Array[], heads: number, time: number): Int32Array => {
   const index = new Int32Array(lines.length * heads * time);
   lines.forEach((rows, line) => {
@@ -103,13 +103,13 @@ const headIndex = (lines: readonly Int32Array[], heads: number, time: number): I
   return index;
 };
 
-/** Where the keys of a token lie in the rectangles: the row of its first head, and how far it is to the next head's. */
+/** Location of a token's keys in the rectangles: the row of its first head, and the step to the next head. */
 interface Occurrence {
   readonly row: number;
   readonly stride: number;
 }
 
-/** Gathers each key's gradients: rows that occur about equally often together, so that little is padding. */
+/** Gathers each key's gradients. Keys with a similar number of occurrences are in one class, so that little is padded. */
 const sumInputs = (occurrences: readonly Occurrence[][], kvHeads: number, zeroRow: number): Record<string, Value> => {
   const classes = sumClasses(
     occurrences.map(({ length }) => length),
@@ -144,7 +144,7 @@ const rectangleInputs = (
   const occurrences = Array.from({ length: tokenCount }, (): Occurrence[] => []);
   const base = { q: 0, kv: 0 };
   for (let index = 0; index < groupCount; index++) {
-    // A program with more rectangles than are needed gets one score to compute, whose result nobody takes.
+    // A program with more rectangles than needed computes one score in each of the others; its result is not used.
     const { clusters, queries, keys } = rectangles[index] ?? { clusters: [], queries: 1, keys: 1 };
     const batch = Math.max(1, clusters.length);
     const mask = new Float32Array(batch * queries * keys).fill(masked);
@@ -189,7 +189,7 @@ export const packTree = (
   let tokenCount = 0;
   for (const members of pieces) {
     const { segments, last } = segmentsOf(sequences, members);
-    // Parents lie before their children.
+    // Parents come before their children.
     for (const segment of segments.toReversed()) {
       segment.row = tokenCount;
       tokenCount += segment.end - segment.start;

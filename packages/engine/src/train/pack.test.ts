@@ -1,4 +1,4 @@
-/** Packing is index arithmetic; these are its invariants. */
+/** Invariants of packing. */
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { tinyConfig } from "../testing/tiny-model.ts";
@@ -70,14 +70,14 @@ describe("packSequences", () => {
   it("keeps the masks of lengths that recur, but only a few megabytes of them", () => {
     const config = tinyConfig();
     const maskOf = (length: number) => packSequences(config, [new Int32Array(length)]).inputs["group0.mask"]!.data;
-    // By identity alone: a matcher that prints such arrays when it fails would take minutes.
+    // Compared by identity: a matcher that prints such arrays on failure takes minutes.
     const short = maskOf(100);
     expect(maskOf(100) === short).toBe(true);
-    // Ten masks of 4 MB are more than is kept: the first has gone, the last has not.
+    // Ten masks of 4 MB exceed the cache: the first is evicted, the last is not.
     const masks = Array.from({ length: 10 }, (_, i) => maskOf(1000 + i));
     expect(maskOf(1009) === masks[9]).toBe(true);
     expect(maskOf(1000) === masks[0]).toBe(false);
-    // One that is larger than all that may be kept is not, and drives out nothing.
+    // A mask larger than the cache is not stored, and evicts nothing.
     const recent = maskOf(100);
     const long = maskOf(3000);
     expect(maskOf(3000) === long).toBe(false);

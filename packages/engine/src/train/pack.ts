@@ -1,24 +1,26 @@
 /**
- * Packs sequences of any lengths into one run: an end-to-end token axis without padding, and up to a few rectangles for
- * attention chosen so that little of them is padding. Pure index arithmetic; the graph side is `model/attention.ts`.
+ * Packs sequences of any lengths into one run: a concatenated token axis without padding, and a few rectangles for attention chosen for
+ * little padding. Index arithmetic only; the graph is `model/attention.ts`.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { masked } from "../model/attention.ts";
 import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { partition } from "./partition.ts";
 
-/** Rectangles a program can have; a run uses the smallest number that serves it and fills the rest with a dummy token. */
+/**
+ * Possible numbers of rectangles of a program; a run uses the smallest sufficient number and fills the other rectangles with a dummy token.
+ */
 export const groupCounts = [1, 2, 4] as const;
 
-/** Sequences (by index) that share a rectangle as long as the longest of them. */
+/** Sequences (by index) in one rectangle, whose length is that of the longest. */
 export interface Rectangle {
   readonly members: readonly number[];
   readonly time: number;
 }
 
 /**
- * Splits sequences into at most `limit` rectangles with the least attention work, Σ batch · time². Lengths sorted, a rectangle is a
- * run of neighbours.
+ * Divides sequences into at most `limit` rectangles with the least attention work, Σ batch · time². With lengths sorted, a rectangle is a
+ * range of neighbours.
  */
 export const planRectangles = (lengths: readonly number[], limit: number): Rectangle[] => {
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b]! - lengths[a]! || a - b);
@@ -30,15 +32,15 @@ export const planRectangles = (lengths: readonly number[], limit: number): Recta
   });
 };
 
-/** Bytes of masks that are kept: every length up to 280 fits beside the others; one of 4,096 (67 MB) is made anew each time. */
+/** Size limit of cached masks in bytes. Masks of all lengths up to 280 fit together; one of 4,096 (67 MB) is never cached. */
 const keptMaskBytes = 32e6;
 const masks = new Map<number, Float32Array>();
 let maskBytes = 0;
-/** Causal mask `[time, time]`, kept while it is among the last used and all that are kept are small. */
+/** Causal mask `[time, time]`, cached (least recently used first out) within the size limit. */
 const causalMask = (time: number): Float32Array => {
   let mask = masks.get(time);
   if (mask) {
-    masks.delete(time); // and to the end of the order again
+    masks.delete(time); // moves it to the end: most recently used
     masks.set(time, mask);
     return mask;
   }
@@ -55,19 +57,19 @@ const causalMask = (time: number): Float32Array => {
   return mask;
 };
 
-/** A packed batch, ready to be given to a program. */
+/** Inputs of a program for a packed batch. */
 export interface PackedBatch {
   readonly tokenCount: number;
-  /** First packed row of each sequence, in the order given. */
+  /** First packed row of each sequence, in the given order. */
   readonly starts: readonly number[];
   /** One of groupCounts. */
   readonly groupCount: number;
   readonly longest: number;
-  /** Everything `packedInputs` declares, except the rotary tables. */
+  /** All inputs that `packedInputs` declares, except the rotary tables. */
   readonly inputs: Record<string, Value>;
 }
 
-/** Lays sequences end to end in the order given. */
+/** Concatenates sequences in the given order. */
 export const packSequences = (config: ModelConfig, sequences: readonly Int32Array[]): PackedBatch => {
   const { heads, kvHeads } = config;
   const starts: number[] = [];
@@ -128,8 +130,8 @@ export const packSequences = (config: ModelConfig, sequences: readonly Int32Arra
 };
 
 /**
- * Divides sequences into runs of at most `maxTokens` tokens (a longer sequence runs alone). Longest first, so that a run's
- * lengths are similar; depends on the lengths alone, never on timing.
+ * Divides sequences into runs of at most `maxTokens` tokens (a longer sequence runs alone). Sorted by length, so that a run's lengths are
+ * similar; depends only on the lengths, never on timing.
  */
 export const planRuns = (lengths: readonly number[], maxTokens: number): number[][] => {
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b]! - lengths[a]! || a - b);

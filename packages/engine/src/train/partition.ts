@@ -1,21 +1,21 @@
-/** Cutting a sorted list into a few neighbouring parts with the least work: behind attention's rectangles and the sums of repeated rows. */
+/** Divides a sorted list into a few contiguous parts with the least work; used for attention rectangles and for sums of repeated rows. */
 
 export interface PartitionOptions {
-  /** Most parts. */
+  /** Maximum number of parts. */
   readonly limit: number;
   /**
-   * Work of the elements `start` up to `end` (exclusive) as one part. For one `end`, asked for falling `start`s from `end - 1` on, so
-   * that a caller may keep a running maximum.
+   * Work of the elements from `start` to `end` (exclusive) as one part. For each `end`, called with `start` descending from `end - 1`, so
+   * that the caller can keep a running maximum.
    */
   readonly work: (start: number, end: number) => number;
 }
 
 /**
- * Where the parts of `count` elements end, in order. A small dynamic program finds the optimum; a further part must save 5 % to be worth
- * its overhead.
+ * Ends of the parts of `count` elements, in order. Dynamic programming finds the optimum; an additional part must save 5 % to pay for its
+ * overhead.
  */
 export const partition = (count: number, { limit, work }: PartitionOptions): number[] => {
-  // cost[k][i]: the least work for the first i elements in k parts; cut[k][i] where the last of them starts.
+  // cost[k][i]: least work of the first i elements in k parts; cut[k][i]: start of the last of these parts.
   const cost: Float64Array[] = [new Float64Array(count + 1).fill(Number.POSITIVE_INFINITY)];
   const cut: Int32Array[] = [new Int32Array(0)];
   cost[0]![0] = 0;

@@ -1,11 +1,11 @@
 /**
- * The sequences of a request as a tree of common prefixes, found by content alone, and its division into pieces that are worth
- * computing together. Pure index arithmetic over token ids; how a piece is laid out is `pack-tree.ts`.
+ * Builds a tree of common prefixes from a request's sequences, by content alone, and divides it into pieces that are computed together.
+ * Index arithmetic over token ids; the layout of a piece is in `pack-tree.ts`.
  */
 
-/** Tokens `[start, end)` of every sequence in the subtree. */
+/** Tokens `[start, end)`, equal in every sequence of the subtree. */
 export interface PrefixNode {
-  /** A sequence that holds these tokens. */
+  /** A sequence with these tokens. */
   readonly member: number;
   start: number;
   readonly end: number;
@@ -14,7 +14,7 @@ export interface PrefixNode {
   readonly children: PrefixNode[];
 }
 
-/** Sequences that run together, and how many distinct tokens they have. */
+/** Sequences that run together, and their number of distinct tokens. */
 export interface ArrayChunk {
   members: number[];
   tokens: number;
@@ -34,8 +34,8 @@ const commonLength = (a: Int32Array, b: Int32Array): number => {
 };
 
 /**
- * The tree of these members (indices into `sequences`), as its nodes, children before their parents. Those that start at 0 have
- * nothing in common. Trees may be as deep as sequences are long, so that nothing here or behind calls itself for each level.
+ * The tree of these members (indices into `sequences`) as a list of nodes, children before their parents. Nodes that start at 0 have no
+ * common prefix. Trees may be as deep as sequences are long, so this module and its callers do not recurse per level.
  */
 export const prefixTree = (sequences: readonly Int32Array[], members: readonly number[]): PrefixNode[] => {
   const order = [...members].sort((a, b) => compare(sequences[a]!, sequences[b]!) || a - b);
@@ -46,7 +46,7 @@ export const prefixTree = (sequences: readonly Int32Array[], members: readonly n
     nodes.push(child);
   };
   const nodes: PrefixNode[] = [];
-  // The path to the sequence that was added last; in sorted order only its end changes.
+  // The path to the last added sequence; in sorted order only its end changes.
   const path = [nodeAt(order[0] ?? 0, 0)];
   order.forEach((member, index) => {
     const sequence = sequences[member]!;
@@ -67,26 +67,26 @@ export const prefixTree = (sequences: readonly Int32Array[], members: readonly n
   return nodes;
 };
 
-/** A branch is used where it saves this share of the tokens below it; less would not pay for another layout of attention. */
+/** Minimum share of tokens that a branch must save; less does not pay for tree attention. */
 const worthwhileShare = 1 / 20;
-/** A piece may exceed the usual size of a run as long as cutting it would repeat more than this share of it. */
+/** A piece may exceed the usual size of a run if splitting it would repeat more than this share of it. */
 const repeatedShare = 1 / 8;
 
 export interface PieceLimits {
-  /** Tokens that a run usually has. */
+  /** Usual tokens of a run. */
   readonly maxTokens: number;
-  /** Tokens that a piece may have where cutting it would repeat much. */
+  /** Maximum tokens of a piece if splitting it would repeat many tokens. */
   readonly mostTokens: number;
 }
 
-/** The smaller list goes into the larger, so that all merging together stays fast. */
+/** Moves the smaller list into the larger one, so that the total time of merging stays near linear. */
 const joined = (a: number[], b: readonly number[]): number[] => {
   const [large, small] = a.length < b.length ? [[...b], a] : [a, b];
   for (const member of small) large.push(member);
   return large;
 };
 
-/** Pieces that meet at a node, merged where that is worthwhile. */
+/** Merges pieces that meet at a node, if it pays off. */
 const mergeAt = (
   depth: number,
   pieces: readonly ArrayChunk[],
@@ -98,7 +98,7 @@ const mergeAt = (
   const limit = Math.min(mostTokens, Math.max(maxTokens, depth / repeatedShare));
   const merged: ArrayChunk[] = [];
   for (const piece of pieces) {
-    // What ends within another sequence of a piece adds nothing to it, however long that is.
+    // A sequence that is a prefix of another one in the piece adds no tokens.
     const fits = ({ tokens }: ArrayChunk): boolean =>
       tokens + piece.tokens - depth <= Math.max(limit, tokens, piece.tokens);
     const room = merged.find(fits);
@@ -110,7 +110,7 @@ const mergeAt = (
   return merged;
 };
 
-/** Sequences divided into pieces, ordered by their first members. Without common prefixes each is a piece of its own. */
+/** Divides sequences into pieces, ordered by their first members. Without common prefixes each sequence is a piece of its own. */
 export const planPieces = (sequences: readonly Int32Array[], limits: PieceLimits): ArrayChunk[] => {
   const nodes = prefixTree(
     sequences,
@@ -123,7 +123,7 @@ export const planPieces = (sequences: readonly Int32Array[], limits: PieceLimits
       for (const piece of below.get(child)!) pieces.push(piece);
       below.delete(child);
     }
-    // What ends within a piece that shares anyway costs nothing there; elsewhere it has to be worthwhile.
+    // A sequence that is a prefix within a piece with sharing costs nothing there; otherwise sharing must pay off.
     const host = endings.length > 0 && pieces.find(({ members }) => members.length > 1);
     if (host) host.members = joined(host.members, endings);
     else if (endings.length > 0) pieces.unshift({ members: [...endings], tokens: end });

@@ -1,6 +1,6 @@
 /**
- * Builds and keeps the programs that training runs: one per combination of adapter targets, layout, number of attention
- * rectangles and direction. Sizes are all left open, so a handful of programs serves every batch.
+ * Builds and keeps the programs of training: one per combination of adapter targets, layout, number of attention rectangles, and direction.
+ * All sizes are symbolic, so a few programs serve every batch.
  */
 
 import type { ModelConfig } from "@tinklet/models/config";
@@ -18,21 +18,21 @@ import { wholeUnembedding } from "./unembedding-sums.ts";
 
 export interface ProgramKey {
   readonly kind: "train" | "score";
-  /** Absent for the base model. */
+  /** Undefined for the base model. */
   readonly targets?: LoraTargets;
-  /** The run is a prefix tree instead of sequences end to end. */
+  /** The run is a prefix tree instead of concatenated sequences. */
   readonly tree: boolean;
   readonly groups: number;
   readonly slots: { readonly weighted: number; readonly unweighted: number };
   readonly recomputeAttention: boolean;
   /**
-   * The gradient stays on a device: a matrix of whole rows for every A and B (`commonSize`), with the unembedding's sparse part. Otherwise it is
-   * one flat array without that part.
+   * The gradient stays on the device, as a matrix with whole rows for every A and B (`commonSize`), including the unembedding's sparse
+   * part. Otherwise it is one flat array without that part.
    */
   readonly onDevice: boolean;
 }
 
-/** The graph of a training step: log-probs and the flat gradient in one program. */
+/** The graph of a training pass: log-probs and the flat gradient in one program. */
 export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
   const graph = new Graph();
   const embedding = embeddingTable(graph, config);
@@ -66,8 +66,8 @@ export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
 };
 
 /**
- * Matrices `[rank, in]` and `[out, rank]` as rows of `common · rank` values. Joined by rows and not by values, because CUDA's concatenation
- * reads a table with an entry for every place along its axis.
+ * Reshapes matrices `[rank, in]` and `[out, rank]` to rows of `common · rank` values. Concatenated by rows and not by values, because
+ * CUDA's concatenation reads a table with one entry per index of its axis.
  */
 const gradientRows = (graph: Graph, grads: readonly Tensor[], common: number): Tensor[] =>
   grads.map((grad) => {
@@ -75,7 +75,7 @@ const gradientRows = (graph: Graph, grads: readonly Tensor[], common: number): T
     return reshape(graph, grad, [size / common, product([common, "rank"])]);
   });
 
-/** The programs of a model's training, compiled on first use. */
+/** The training programs of a model, compiled on first use. */
 export class TrainingPrograms {
   readonly #model: LoadedModel;
   readonly #runtime: Runtime;

@@ -1,4 +1,4 @@
-/** Host arrays that hardly ever change (rotary tables, counts), uploaded once and kept on a device by name. */
+/** Host arrays that rarely change (rotary tables, counts), uploaded once and kept on a device by name. */
 import type { Device, DeviceValue } from "../runtime/device.ts";
 import type { Value } from "../runtime/runtime.ts";
 
@@ -10,7 +10,7 @@ export class ResidentTables {
     this.#device = device;
   }
 
-  /** The table of that name on the device; uploaded again when its array is another one than before. */
+  /** The table of this name on the device; uploaded again if its array changed. */
   async get(name: string, table: Value): Promise<DeviceValue> {
     const known = this.#known.get(name);
     if (known?.data === table.data) return known.value;

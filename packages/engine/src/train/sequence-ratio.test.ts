@@ -1,4 +1,4 @@
-/** gspo on a small model: its values by the formula, its gradient by that of a cross entropy with the slopes as constant weights. */
+/** gspo on a small model: values against the formula, gradients against a cross entropy with the slopes as constant weights. */
 import { describe, expect, it } from "vitest";
 import type { Adapter } from "../adapter/adapter.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
@@ -27,11 +27,11 @@ const plain = (weights?: readonly (readonly number[])[]): LossRequest => ({
     },
   })),
 });
-/** The first token of each is the prompt's: not marked, without an advantage, and with no log-prob. */
+/** The first token of each sequence is the prompt's: not marked, no advantage, no log-prob. */
 const advantagesOf = (tokens: readonly number[], i: number): number[] =>
   tokens.slice(1).map((_, at) => (at === 0 ? 0 : [0.7, -1.1, 0.4][i]! * (1 + at / 10)));
 
-/** Data whose log-probs lie `shift` beside the model's, by a different bit at each token. */
+/** Data whose sampling log-probs differ from the model's by `shift`, with a small variation per token. */
 const asked = async (shifts: readonly number[], config: LossRequest["lossFnConfig"] = {}) => {
   const { lossFnOutputs } = await trainer.forward(freshAdapter(), plain());
   const data = plain().data.map((datum, i): TrainingDatum => {
@@ -55,7 +55,7 @@ const asked = async (shifts: readonly number[], config: LossRequest["lossFnConfi
   return { ratios, request: { lossFn: "gspo", data, lossFnConfig: config } satisfies LossRequest };
 };
 
-/** Slopes, log-probs and gradients are float32: each of the few roundings is at most 2⁻²⁴ of what the largest are made of. */
+/** Slopes, log-probs and gradients are float32: each rounding is at most 2⁻²⁴ of the largest term. */
 const expectEqual = (adapter: Adapter, twin: Adapter): void => {
   const largest = twin.gradient!.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   adapter.gradient!.forEach((value, i) => {

@@ -1,4 +1,4 @@
-/** The ratio of a whole sequence, for gspo: known when its tokens are scored, and from then on a constant for each of them. */
+/** The ratio of a whole sequence, for gspo: a constant for each token once the sequence has been scored. */
 import type { CheckedDatum } from "./data.ts";
 
 /** log s: the mean of l − q over the tokens that the mask marks. */
@@ -8,7 +8,7 @@ const logSequenceRatio = ({ ratioTargets, position }: CheckedDatum, logprobs: Fl
   return sum / ratioTargets.length;
 };
 
-/** The datum with l − log s in the place of each sampling log-prob: the ratio of every token is then s. */
+/** The datum with l − log s in place of each sampling log-prob, so that the ratio of every token is s. */
 export const withSequenceRatio = (datum: CheckedDatum, logprobs: Float32Array): CheckedDatum => {
   const logRatio = logSequenceRatio(datum, logprobs);
   return {

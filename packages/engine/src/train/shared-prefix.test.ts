@@ -1,4 +1,4 @@
-/** Training over prefix trees: as exact as training without, the same bits each time, and nothing computed twice. */
+/** Training over prefix trees: as exact as without trees, deterministic, and without repeated computation. */
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Adapter } from "../adapter/adapter.ts";
@@ -17,7 +17,7 @@ const wasm = await loadWasmRuntime(1);
 const fast = (await loadNativeRuntime(2)).runtime ?? wasm;
 const options = { activationBytes: 1e9, contextLength: 64 };
 
-/** A datum with inputs for any loss; the same `seed` gives the same targets and weights whatever the tokens. */
+/** A datum with inputs for any loss; equal seeds give equal targets and weights for any tokens. */
 const datum = (tokens: readonly number[], seed: number, lossFn: LossFnName): TrainingDatum => {
   const random = createRandom(seed, "datum");
   const each = (value: () => number) => ({ data: Float32Array.from(tokens, value) });
@@ -30,7 +30,7 @@ const datum = (tokens: readonly number[], seed: number, lossFn: LossFnName): Tra
 
 const adapterOf = (model: ReturnType<typeof tinyModel>): Adapter => noisyAdapter(model.config);
 
-/** A runtime that notes how many tokens and keys each run has; a run without a tree has no count of keys. */
+/** A runtime that records the tokens and keys of each run; only runs with a tree have a number of keys. */
 const counting = (runtime: Runtime): { runtime: Runtime; runs: { tokens: number; keys: number | undefined }[] } => {
   const runs: { tokens: number; keys: number | undefined }[] = [];
   const compile: Runtime["compile"] = async (...args) => {
@@ -62,7 +62,7 @@ const train = async (trainer: Trainer, model: ReturnType<typeof tinyModel>, requ
   return { result, gradient: adapter.gradient! };
 };
 
-/** Every datum in a call of its own: nothing to share. */
+/** Every datum in a call of its own, so that nothing is shared. */
 const trainAlone = async (
   trainer: Trainer,
   model: ReturnType<typeof tinyModel>,
@@ -83,12 +83,12 @@ const distance = (a: ArrayLike<number>, b: ArrayLike<number>): number => {
   return Math.sqrt(sum);
 };
 const sizeOf = (values: Float32Array): number => distance(values, new Float32Array(values.length));
-/** A gradient that is added up in float32 from so many passes, and another that comes from one, each value rounded at every addition. */
+/** A gradient accumulated in float32 over many passes, and one from a single pass, with a rounding at every addition. */
 const storing = (passes: number, { gradient }: Outcome): number => 2 * (passes + 1) * unitRoundoff * sizeOf(gradient);
 const logprobsOf = ({ result }: Outcome): number[] =>
   result.lossFnOutputs.flatMap(({ logprobs }) => [...logprobs.data]);
 
-/** Sequences that begin like earlier ones, in any order. */
+/** Sequences with prefixes of earlier ones, in any order. */
 const trees = fc
   .record({
     stems: fc.array(fc.array(fc.integer({ min: 0, max: 36 }), { minLength: 1, maxLength: 20 }), {
@@ -128,7 +128,7 @@ describe("random trees", () => {
         const tree = await train(trainers.fast, model, request);
         const again = await train(trainers.fast, model, request);
         expect(again).toEqual(tree);
-        // Rounding alone has no lower bound: what storing a gradient costs is granted besides.
+        // A rounding error may be 0 by chance, so the error of storing a gradient is added to the bound.
         const error = distance(tree.gradient, truth.gradient);
         expect(error).toBeLessThanOrEqual(2 * distance(plain.gradient, truth.gradient) + storing(1, truth));
         shared += error;
@@ -146,7 +146,7 @@ describe("random trees", () => {
       }),
       { numRuns: 25 },
     );
-    // Over all of them the layout is no less exact at all.
+    // Over all cases, the layout is not less exact.
     expect(shared).toBeLessThan(1.25 * unshared);
   }, 120_000); // float64 is computed in plain TypeScript
 });
@@ -255,7 +255,7 @@ it("a tree whose attention is computed again on the way back has the same gradie
   const together = await train(trainer, model, request);
   const { tokens, keys } = runs[0]!;
   expect(tokens).toBe(600 + 5 + 6 + 7);
-  expect(keys).toBeGreaterThanOrEqual(512); // per query, as nearly all see one another's: what `manyKeys` asks for
+  expect(keys).toBeGreaterThanOrEqual(512); // per query, since almost all attend to each other: the condition of `manyKeys`
   const alone = await trainAlone(trainer, model, request);
   expect(distance(together.gradient, alone.gradient)).toBeLessThanOrEqual(storing(data.length, alone));
 });

@@ -1,13 +1,13 @@
 /**
- * Sums of gathered rows, where results add up different numbers of rows: results with about equally many go into one class, whose sums are
- * one reduction over a padded table of row indices. Unlike a scatter that adds, its order does not depend on threads.
+ * Sums of gathered rows, with different numbers of rows per result. Results with similar numbers form a class, whose sums are one reduction
+ * over a padded table of row indices. Unlike in a scatter with addition, the order of additions does not depend on threads.
  */
 import { partition } from "./partition.ts";
 
 export interface SumClass {
   /** Indices of the results. */
   readonly members: readonly number[];
-  /** Rows that the one with the most adds up. */
+  /** Maximum number of rows of a result in the class. */
   readonly times: number;
 }
 

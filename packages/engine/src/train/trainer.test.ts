@@ -1,4 +1,4 @@
-/** The whole training step on small random models: gradients, packing, runtimes, accumulation. PyTorch's view of it is in test/integration/torch. */
+/** Training on small random models: gradients, packing, runtimes, accumulation. Comparisons with PyTorch are in test/integration/torch. */
 import * as fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
 import { type Adapter, createAdapter } from "../adapter/adapter.ts";
@@ -18,7 +18,7 @@ import { optimStep } from "./optimizer.ts";
 import { Trainer, type TrainerOptions } from "./trainer.ts";
 
 const plain = createInterpreter({ float64: true });
-vi.setConfig({ testTimeout: 120_000 }); // float64 is computed in plain TypeScript, many times over
+vi.setConfig({ testTimeout: 120_000 }); // float64 is computed in plain TypeScript, many times
 const native = (await loadNativeRuntime(1)).runtime;
 const wasm = await loadWasmRuntime(1);
 const options = { activationBytes: 1e9, contextLength: 64 };
@@ -29,7 +29,7 @@ const arithmetics: readonly Runtime[] = [...(native ? [native] : []), wasm, crea
 const passOf = (model: LoadedModel, request: LossRequest, given: TrainerOptions = options): Compute =>
   trainingPass(model, request, given);
 
-/** What every runtime computes, in whichever of these ways, is as near to the exact value of the first as float32 can be. */
+/** Every runtime's results, for each of these divisions of the data, equal the first one's exact values within float32's error. */
 const expectNear = async (
   compute: Compute,
   adapter: () => Adapter,
@@ -82,13 +82,13 @@ const datum = (length: number, seed: number, lossFn: LossFnName, weights?: numbe
   return { tokens: tokens(), lossFnInputs: inputs };
 };
 
-/** Derivative of the loss along the gradient, by differences in float64, over the gradient's own claim. */
+/** Derivative of the loss along the gradient by finite differences in float64, divided by the squared norm of the gradient. */
 const checkGradient = async (trainer: Trainer, given: Adapter, request: LossRequest): Promise<void> => {
   const adapter = inFloat64(given);
   await trainer.forwardBackward(adapter, request);
   const gradient = adapter.gradient!;
   const original = adapter.values.slice();
-  // Along the gradient restricted to each module in turn: a wrong module cannot hide behind the others.
+  // Along the gradient of each module in turn, so that an error in one module is not hidden by the others.
   for (const module of adapter.layout.modules) {
     for (const [from, to] of [
       [module.offsetA, module.offsetB],
@@ -102,14 +102,14 @@ const checkGradient = async (trainer: Trainer, given: Adapter, request: LossRequ
         adapter.values.set(original);
         return loss;
       };
-      // The weights move by a few thousandths in all.
+      // The weights move by a few thousandths in total.
       const { value, error } = await derivative(lossAt, 2e-3 / Math.sqrt(claim));
       expect(Math.abs(value - claim), `${module.name} ${from}`).toBeLessThanOrEqual(error + 4 * unitRoundoff * claim);
     }
   }
 };
 
-/** Along the whole gradient, the loss changes as fast as its norm says. In float64. */
+/** In float64, the derivative of the loss along the gradient equals the gradient's norm. */
 const expectSlope = async (trainer: Trainer, adapter: Adapter, request: LossRequest): Promise<void> => {
   await trainer.forwardBackward(adapter, request);
   const gradient = adapter.gradient!;
@@ -119,7 +119,7 @@ const expectSlope = async (trainer: Trainer, adapter: Adapter, request: LossRequ
     for (let i = 0; i < original.length; i++) adapter.values[i] = original[i]! + step * gradient[i]!;
     return storedLoss(await trainer.forward(adapter, request));
   };
-  // A change of the loss of about 0.02: far above rounding, and small enough where the loss is steep and curved.
+  // A change of the loss of about 0.02: far above rounding, and small enough for a linear approximation.
   const step = Math.min(1e-3, 1e-2 / Math.sqrt(size)) / Math.sqrt(size);
   const { value, error } = await derivative(lossAt, step);
   expect(Math.abs(value - size)).toBeLessThanOrEqual(error + 4 * unitRoundoff * size);
@@ -174,7 +174,7 @@ describe.each(runtimes)("training (%s)", (_, runtime) => {
       const adapter = noisyAdapter(model.config);
       const data = [datum(6, 1, lossFn), datum(4, 2, lossFn)];
       if (lossFn !== "cispo") return checkGradient(trainer, adapter, { data, lossFn });
-      // The ratio of cispo is detached: its gradient is that of cross-entropy with weight clip(ρ)·A.
+      // cispo's ratio is detached: its gradient is that of cross-entropy with weight clip(ρ)·A.
       await trainer.forwardBackward(adapter, { data, lossFn });
       const logprobs = (await trainer.forward(adapter, { data, lossFn })).lossFnOutputs.map((o) => o.logprobs.data);
       const weighted = data.map(({ tokens, lossFnInputs }, d): TrainingDatum => {
@@ -191,11 +191,11 @@ describe.each(runtimes)("training (%s)", (_, runtime) => {
     },
   );
 
-  it("gives each sequence the same whatever it is packed with", async () => {
+  it("gives each sequence the same result in any packing", async () => {
     const model = tinyModel({ model_type: "qwen3" });
     const lengths = [12, 1, 7, 3, 12, 30, 2, 19];
     const data = lengths.map((length, i) => datum(length, i, "cross_entropy"));
-    // Gradients accumulate over calls: eight calls are one batch.
+    // Gradients accumulate over calls: eight calls equal one batch.
     const alone: Compute = async (each, adapter) => {
       const trainer = new Trainer(model, each, options);
       const results: LossResult[] = [];
@@ -253,7 +253,7 @@ describe.each(runtimes)("training (%s)", (_, runtime) => {
     };
     const wide = { activationBytes: 1e10, contextLength: 1024 };
     const bytes = (length: number): number => new Trainer(model, runtime, wide).bytesPerToken(length);
-    // From 512 tokens on the probabilities are computed again: a token of the shorter two takes more than one of the longest.
+    // From 512 tokens on, probabilities are recomputed: a token of the two shorter sequences takes more memory than one of the longest.
     const activationBytes = bytes(520) * 1024;
     expect(bytes(510) * 1020).toBeGreaterThan(activationBytes);
     await new Trainer(model, watched, { ...wide, activationBytes }).forwardBackward(noisyAdapter(model.config), {
@@ -274,7 +274,7 @@ describe.each(runtimes)("training (%s)", (_, runtime) => {
     const request: LossRequest = { data: [long], lossFn: "cross_entropy" };
     const adapter = () => noisyAdapter(model.config);
     await expectNear(passOf(model, request, wide), adapter, [], [runtime]);
-    // The first 500 positions do not see the others, and 500 are few enough for attention to be kept. In float64, rounded when stored.
+    // The first 500 positions do not attend to the others, and at 500 keys probabilities are kept. In float64, rounded when stored.
     const exactly = async (datum: TrainingDatum): Promise<ArrayLike<number>> => {
       const trainer = new Trainer(model, plain, wide);
       const { lossFnOutputs } = await trainer.forward(inFloat64(adapter()), { ...request, data: [datum] });
@@ -315,7 +315,7 @@ describe.each(runtimes)("training (%s)", (_, runtime) => {
     expect(two.values).toEqual(one.values);
   });
 
-  it("takes no step with a gradient that is not finite, and goes on as if it had not been", async () => {
+  it("takes no step with a gradient that is not finite, and continues with unchanged state", async () => {
     const model = tinyModel();
     const trainer = new Trainer(model, runtime, options);
     const [adapter, untouched] = [noisyAdapter(model.config), noisyAdapter(model.config)];

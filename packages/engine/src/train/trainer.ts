@@ -1,6 +1,6 @@
 /**
- * Runs losses over batches: checks data, finds what they share, splits them into runs that fit, lays each out, calls the program and puts
- * log-probs, losses and gradients back where they belong. Everything depends on the inputs alone, so the same call gives the same bits.
+ * Computes losses and gradients over batches: validates data, finds common prefixes, divides the data into runs, lays out each run,
+ * executes the program, and stores log-probs, losses and gradients. Depends only on the inputs, so equal calls have equal bits.
  */
 import { type Adapter, type AdapterWeights, adapterInputs } from "../adapter/adapter.ts";
 import { DeviceError, MemoryError } from "../errors.ts";
@@ -34,52 +34,52 @@ import { ResidentTables } from "./resident-tables.ts";
 import { withSequenceRatio } from "./sequence-ratio.ts";
 import { unembeddingInputs } from "./unembedding-sums.ts";
 
-/** How large runs are on a CPU: beyond that they leave its caches, and are no faster per token. */
+/** Sizes of runs on a CPU: larger runs exceed its caches and are no faster per token. */
 const cpuPlan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens"> = {
   trainingTokens: 1024,
   mostTrainingTokens: 4096,
 };
-/** Keys per query from which the attention probabilities outweigh all else that a layer keeps. */
+/** Number of keys per query above which the attention probabilities are larger than a layer's other activations. */
 const manyKeys = 512;
-/** Bytes of one slot's [rows, vocabulary] matrix that still fit the last-level cache of common machines. */
+/** Bytes of a slot's [rows, vocabulary] matrix that fit the last-level cache of common machines. */
 const slotBytes = 24e6;
-/** Rows of a slot: below the smaller number the products become inefficient whatever the cache, beyond the larger no better. */
+/** Rows of a slot: below the minimum, products are inefficient independent of the cache; above the maximum, they are no faster. */
 const slotRows = { least: 256, most: 512 };
 const slotCount = 8;
 
 export interface TrainerOptions {
-  /** Bytes that activations of one run may take. */
+  /** Maximum bytes of the activations of one run. */
   readonly activationBytes: number;
   readonly contextLength: number;
-  /** Awaited before each run of a call; what it throws ends the call. */
+  /** Awaited before each run of a call; if it throws, the call rejects. */
   readonly beforeRun?: () => Promise<void>;
-  /** Where adapters are, on a runtime that has a device. */
+  /** The adapters on the device, if the runtime has one. */
   readonly adapters?: DeviceAdapters;
 }
 
-/** What a run's activations are counted by, for one head where there are several; padding included. */
+/** Sizes that determine a run's activations, per head where there are several; padding included. */
 interface RunSize {
   readonly tokens: number;
-  /** Scores of attention. */
+  /** Attention scores. */
   readonly cells: number;
-  /** Keys that attention gathers. */
+  /** Keys gathered by attention. */
   readonly keys: number;
-  /** Targets at the head. */
+  /** Targets of the head. */
   readonly columns: number;
 }
 
-/** What all runs of a call have in common. */
+/** Common state of all runs of a call. */
 interface Pass {
   readonly data: readonly CheckedDatum[];
   readonly sequences: readonly Int32Array[];
   readonly logprobs: readonly Float32Array[];
   readonly lossFn: LossFnName;
   readonly adapter: AdapterWeights | undefined;
-  /** Absent when only scoring. */
+  /** Undefined when only scoring. */
   readonly gradient: HostGradient | DeviceGradient | undefined;
 }
 
-/** A run, laid out. */
+/** The layout of a run. */
 interface Layout {
   readonly members: readonly RunMember[];
   readonly head: HeadRows;
@@ -98,9 +98,9 @@ export class Trainer {
   readonly #rope: RopeCache;
   readonly #options: TrainerOptions;
   readonly #plan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens">;
-  /** Tables that stay on the device, if there is one. */
+  /** Tables kept on the device, if there is one. */
   readonly #tables: ResidentTables | undefined;
-  /** The share of planned runs and of the memory for activations that is used: less, once the device had no memory for more. */
+  /** Factor on planned run sizes and on the memory for activations; lowered once after the device runs out of memory. */
   #share = 1;
 
   constructor(model: LoadedModel, runtime: Runtime, options: TrainerOptions) {
@@ -117,14 +117,14 @@ export class Trainer {
   }
 
   /**
-   * Bytes that one token's activations take in a run of sequences of this length. Training keeps those of every layer for the way
-   * back, and at the head a row of the unembedding for each of `width` targets; scoring has one layer's at a time.
+   * Bytes of one token's activations in a run of sequences of this length. Training keeps the activations of every layer for the backward
+   * pass and, in the head, a row of the unembedding for each of `width` targets; scoring keeps one layer at a time.
    */
   bytesPerToken(length: number, { train = true, width = 1 } = {}): number {
     return this.#bytesOf({ tokens: 1, cells: length, keys: 1, columns: width }, train);
   }
 
-  /** Bytes that a run takes; keys that occur several times are gathered, and their gradients gathered again to be summed. */
+  /** Bytes of a run. Keys that occur several times are gathered, and their gradients are gathered again to be summed. */
   #bytesOf({ tokens, cells, keys, columns }: RunSize, train: boolean): number {
     const { hiddenSize, heads, kvHeads, headDim, mlpSize, layers, vocabSize } = this.#model.config;
     const keySize = kvHeads * headDim;
@@ -140,12 +140,12 @@ export class Trainer {
     return 4 * ((train ? layers : 1) * perLayer + transient);
   }
 
-  /** The loss without gradients. */
+  /** Computes the loss without gradients. */
   forward(adapter: AdapterWeights | undefined, request: LossRequest): Promise<LossResult> {
     return this.#pass(request, { adapter, gradient: undefined });
   }
 
-  /** The loss, its gradient added to the adapter's. On failure the adapter is as it was. */
+  /** Computes the loss and adds its gradient to the adapter's. On failure the adapter is unchanged. */
   async forwardBackward(adapter: Adapter, request: LossRequest): Promise<LossResult> {
     const { adapters } = this.#options;
     const gradient = adapters ? deviceGradient(adapter, adapters) : hostGradient(adapter);
@@ -168,7 +168,10 @@ export class Trainer {
     return summarise(related, lossFn, await this.#logprobs({ ...parts, data: related, lossFn }));
   }
 
-  /** The log-probs of all targets, and their gradients where they are taken. A device without memory for it gets smaller runs, once. */
+  /**
+   * The log-probs of all targets and, in training, their gradients. If a device runs out of memory, the call is repeated once with smaller
+   * runs.
+   */
   async #logprobs(parts: Omit<Pass, "sequences" | "logprobs">): Promise<readonly Float32Array[]> {
     try {
       return await this.#runAll(parts);
@@ -221,13 +224,13 @@ export class Trainer {
   }
 
   /**
-   * Tokens that fit a run of sequences that share nothing.
-   * @throws MemoryError when one sequence alone does not.
+   * Maximum tokens of a run of sequences without common prefixes.
+   * @throws MemoryError if a single sequence does not fit
    */
   #tokenLimit({ data, gradient }: Pass): number {
     const activationBytes = this.#activationBytes;
     const work = { train: gradient !== undefined, width: Math.max(...data.map(({ width }) => width)) };
-    // Of every length and not of the longest alone: below `manyKeys` a run keeps its probabilities, and may need more.
+    // Checks every length, not only the longest: below `manyKeys` a run keeps its probabilities and may need more memory.
     let [perToken, needed, hungriest] = [0, 0, 0];
     for (const { tokens } of data) {
       const bytes = this.bytesPerToken(tokens.length, work);
@@ -244,14 +247,14 @@ export class Trainer {
     return Math.floor(activationBytes / perToken);
   }
 
-  /** Runs pieces together, or, where what they really take does not fit, in halves. */
+  /** Runs pieces together or, if their exact memory does not fit, in halves. */
   async #runPieces(pass: Pass, pieces: readonly (readonly number[])[]): Promise<void> {
     const members = pieces.flat().sort((a, b) => a - b);
     const shared = pieces.length < members.length;
     const layout = shared ? this.#layTree(pass, pieces) : this.#layPlain(pass, members);
     const train = pass.gradient !== undefined;
     if (shared && this.#bytesOf(layout.size, train) > this.#activationBytes) {
-      // Members of a piece are in the order given, so that halves of it still share what their own members share.
+      // Members of a piece keep the given order, so that neighbours with a common prefix stay in the same half.
       const units =
         pieces.length > 1 ? pieces : [members.slice(0, members.length / 2), members.slice(members.length / 2)];
       const middle = Math.ceil(units.length / 2);
@@ -263,7 +266,7 @@ export class Trainer {
     await this.#run(pass, layout);
   }
 
-  /** Sequences end to end. */
+  /** Sequences are concatenated. */
   #layPlain(pass: Pass, indices: readonly number[]): Layout {
     const packed = packSequences(
       this.#model.config,
@@ -278,7 +281,7 @@ export class Trainer {
     return this.#layHead(pass, { ...packed, indices, rows, size, tree: false, inputs: () => packed.inputs });
   }
 
-  /** Distinct tokens only. */
+  /** Only distinct tokens. */
   #layTree(pass: Pass, pieces: readonly (readonly number[])[]): Layout {
     const packed = packTree(this.#model.config, pass.sequences, pieces);
     const { tokenCount: tokens, cells, keys } = packed;
@@ -334,7 +337,7 @@ export class Trainer {
     const inOrder = weighted.flat();
     if (gradient) {
       Object.assign(inputs, slotInputs("weighted", weighted, { terms: true }));
-      // Row i of the packed axis takes its gradient from row source[i] of the weighted ones, or from the zeros behind them.
+      // Row i of the packed axis takes its gradient from row source[i] of the weighted rows, or from the zeros after them.
       const source = new Int32Array(tokenCount).fill(inOrder.length);
       inOrder.forEach(({ row, isPadding }, index) => {
         if (!isPadding) source[row] = index;
@@ -360,7 +363,7 @@ export class Trainer {
     (gradient as HostGradient).add(flat);
   }
 
-  /** The same with tables, adapter and gradient on the device. */
+  /** The same, with tables, adapter and gradient on the device. */
   async #runOnDevice(
     program: DeviceProgram,
     {
@@ -382,7 +385,7 @@ export class Trainer {
     return { values };
   }
 
-  /** Divides head rows over the slots: each as full as the cache allows, or evenly when there are too many. */
+  /** Divides head rows into slots: as large as the cache allows, or evenly if there are too many. */
   #slots(rows: readonly HeadRow[]): HeadRow[][] {
     const cached = Math.floor(slotBytes / 4 / this.#model.config.vocabSize);
     return divideRows(rows, { slots: slotCount, size: Math.min(slotRows.most, Math.max(slotRows.least, cached)) });

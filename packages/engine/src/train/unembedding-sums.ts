@@ -1,6 +1,6 @@
 /**
- * The sparse part of the gradient of the unembedding's B, on a device: slope · z at the row of each target. Rows of one target are gathered
- * and summed, then written once each, because a scatter that adds would add in an order that threads decide.
+ * The sparse part of the gradient of the unembedding's B on a device: slope · z at the row of each target. Rows of equal targets are
+ * gathered and summed, and each sum is written once, because the order of additions in a scatter depends on threads.
  */
 import type { Graph, Tensor } from "../graph/graph.ts";
 import { add, concat, gather, mul, reduceSum, squeeze } from "../graph/ops.ts";
@@ -9,10 +9,10 @@ import { f32, i32, type Value } from "../runtime/runtime.ts";
 import { type HeadRow, widthOf } from "./head-rows.ts";
 import { type SumClass, sumClasses } from "./sum-classes.ts";
 
-/** Classes of targets that occur about equally often. */
+/** Maximum number of classes of targets with a similar number of occurrences. */
 const classCount = 3;
 
-/** The gradient of B with its sparse part. */
+/** The gradient of B including its sparse part. */
 export const wholeUnembedding = (graph: Graph, { dB, slopes, inner }: NonNullable<TrainingHead["lora"]>): Tensor => {
   const rows = graph.input("unembed.rows", [slopes.shape[0]!], { dtype: "int32" });
   const products = mul(graph, gather(graph, inner, rows), slopes); // [slopes, rank]
@@ -27,7 +27,7 @@ export const wholeUnembedding = (graph: Graph, { dB, slopes, inner }: NonNullabl
   return graph.node("ScatterND", [dB, positions, add(graph, gather(graph, dB, targets), sparse)], dB.shape);
 };
 
-/** What `wholeUnembedding` is given: for the columns of weighted slots, in the head's order. */
+/** Inputs of `wholeUnembedding`, for the columns of weighted slots in the head's order. */
 export const unembeddingInputs = (
   slots: readonly (readonly HeadRow[])[],
   { vocabSize, rank }: { readonly vocabSize: number; readonly rank: number },
@@ -61,7 +61,7 @@ export const unembeddingInputs = (
       targets.push(target);
       table.set(own, place * times);
     });
-    // An empty class adds nothing, to a row that no other class writes.
+    // An empty class writes zeros to a row that no other class uses.
     if (members.length === 0) targets.push(unused.next().value);
     inputs[`unembed.sum${index}`] = i32(table, [table.length / times, times]);
   }
@@ -75,7 +75,10 @@ export const unembeddingInputs = (
   };
 };
 
-/** As many classes as the graph has: where fewer are needed, single members of others. Only with fewer targets than classes is one empty. */
+/**
+ * Exactly as many classes as the graph has; if fewer are needed, members of others are moved to classes of their own. A class is empty only
+ * if there are fewer targets than classes.
+ */
 const withoutGaps = (classes: readonly SumClass[]): SumClass[] => {
   const all = [...classes];
   while (all.length < classCount) {
@@ -91,7 +94,7 @@ const withoutGaps = (classes: readonly SumClass[]): SumClass[] => {
   return all;
 };
 
-/** Tokens that are no target. */
+/** Tokens that are not targets. */
 function* unusedTargets(used: ReadonlyMap<number, unknown>, vocabSize: number): Generator<number, never> {
   for (let token = 0; token < vocabSize; token++) if (!used.has(token)) yield token;
   throw new RangeError("more classes of targets than tokens");

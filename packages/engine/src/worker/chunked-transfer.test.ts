@@ -1,4 +1,4 @@
-/** Large arguments in pieces: nothing is lost, no turn of the caller's loop copies more than one, and the call keeps its place. */
+/** Chunked transfer of large arguments: complete, one chunk per turn of the event loop, and the call keeps its position. */
 import { createHash } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { type ArrayChunk, createAssembly, detachArrays, sendChunks } from "./chu
 
 const megabytes = (count: number): Float32Array => Float32Array.from({ length: count * 2 ** 18 }, (_, i) => i);
 
-/** Arrays as digests: comparing millions of values one by one takes the longest part of a minute. */
+/** Arrays as digests: comparing millions of values one by one takes almost a minute. */
 function digested(value: unknown): unknown {
   if (value instanceof Float32Array) return createHash("sha256").update(value).digest("hex");
   if (Array.isArray(value)) return value.map(digested);
@@ -54,7 +54,7 @@ it("puts together what it took apart, and copies one piece a turn", async () => 
   expect(digested(assembly.args)).toEqual(digested(["adapter-1", state]));
 });
 
-it("stops when nobody wants the rest", async () => {
+it("stops when the call is cancelled", async () => {
   let sent = 0;
   await sendChunks(
     [megabytes(12)],
@@ -66,12 +66,12 @@ it("stops when nobody wants the rest", async () => {
   expect(sent).toBe(2);
 });
 
-it("a large state is loaded before the calls behind it", async () => {
+it("a large state is loaded before the calls after it", async () => {
   const folder = await mkdtemp(join(tmpdir(), "tinklet-pieces-"));
   await writeTinyModel(folder);
   const engine = await openEngine(folder, { threads: 1 });
   try {
-    const lora = { rank: 4000, seed: 1 }; // six megabytes: several pieces
+    const lora = { rank: 4000, seed: 1 }; // six megabytes: several chunks
     const [one, two] = [await engine.createAdapter(lora), await engine.createAdapter({ ...lora, seed: 2 })];
     const state = await engine.exportState(one.adapterId);
     expect(detachArrays([state])?.arrays.length).toBeGreaterThan(10);

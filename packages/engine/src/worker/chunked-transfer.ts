@@ -1,20 +1,20 @@
 /**
- * Large arguments on their way to the engine's thread. A message is copied while the caller's thread waits, 300 MB in a good tenth of
- * a second; so the arrays of a large argument follow their call in pieces, one in each turn of the caller's event loop. The call itself
- * goes first: it keeps its place in line, and waits there until its arrays are whole.
+ * Sends large arguments to the engine's thread in chunks. Posting a message copies its data on the caller's thread (300 MB take over 100
+ * ms), so the arrays of a large argument are sent after their call, one chunk per turn of the caller's event loop. The call itself is sent
+ * first and keeps its position in the queue until its arrays have arrived.
  */
 import { yieldToEventLoop } from "./yield-to-event-loop.ts";
 
-/** Bytes copied in one turn: a few milliseconds. */
+/** Bytes copied per turn: a few milliseconds. */
 const chunkBytes = 2 * 2 ** 20;
 
-/** Where in a call's arguments an array was, and how long. */
+/** Position of an array in a call's arguments, and its length. */
 export interface ArrayPlace {
   readonly path: readonly (string | number)[];
   readonly length: number;
 }
 
-/** A part of one of a call's arrays. */
+/** A chunk of one of a call's arrays. */
 export interface ArrayChunk {
   readonly array: number;
   readonly from: number;
@@ -28,7 +28,7 @@ interface DetachedArrays {
   readonly arrays: readonly Float32Array[];
 }
 
-/** The arguments and their arrays separately; undefined where they are small enough to go as they are. */
+/** Separates the arguments from their arrays; undefined if they are small enough for one message. */
 export function detachArrays(args: readonly unknown[]): DetachedArrays | undefined {
   const places: ArrayPlace[] = [];
   const arrays: Float32Array[] = [];
@@ -47,7 +47,7 @@ export function detachArrays(args: readonly unknown[]): DetachedArrays | undefin
   return bytes > chunkBytes ? { args: rest, places, arrays } : undefined;
 }
 
-/** Sends every array, a piece a turn, for as long as they are wanted. */
+/** Sends every array, one chunk per turn, until the call is cancelled. */
 export async function sendChunks(
   arrays: readonly Float32Array[],
   send: (piece: ArrayChunk) => void,
@@ -63,13 +63,13 @@ export async function sendChunks(
   }
 }
 
-/** The other side: arguments whose arrays are on their way. */
+/** The receiving side: arguments whose arrays are being transferred. */
 export interface Assembly {
   readonly args: readonly unknown[];
-  /** Resolves when every array is whole. */
+  /** Resolves when every array is complete. */
   readonly whole: Promise<void>;
   take(piece: ArrayChunk): void;
-  /** They will never be. */
+  /** Rejects the promise: the transfer was cancelled. */
   fail(reason: unknown): void;
 }
 
@@ -86,7 +86,7 @@ export function createAssembly(args: readonly unknown[], places: readonly ArrayP
   const whole = new Promise<void>((resolve, reject) => {
     [done, fail] = [resolve, reject];
   });
-  whole.catch(() => {}); // whoever waits hears of it; nobody may be
+  whole.catch(() => {}); // avoids an unhandled rejection if no call awaits the arguments
   return {
     args,
     whole,

@@ -1,4 +1,4 @@
-/** What the caller's thread and the engine's say to each other, and how errors survive the crossing. */
+/** The messages between the caller's thread and the engine's, and the serialization of errors. */
 import type { DownloadProgress } from "@tinklet/models";
 import * as errors from "../errors.ts";
 import type { PlainOptions } from "../open-core.ts";
@@ -10,19 +10,19 @@ import type { GateMemory } from "./native-call-gate.ts";
 export interface WorkerStart {
   readonly source: string;
   readonly options: PlainOptions;
-  /** Tells the caller's thread when this one is in native code. */
+  /** Shared memory in which the engine's thread marks native calls. */
   readonly gate: GateMemory;
 }
 
 export type ToWorker =
-  /** Stop opening; the answer is `failed`, or `ready` if it came too late. */
+  /** Stops opening; the answer is `failed`, or `ready` if the model is already open. */
   | { readonly type: "abort" }
   | {
       readonly type: "call";
       readonly id: number;
       readonly method: string;
       readonly args: readonly unknown[];
-      /** Arrays of the arguments that follow in pieces. */
+      /** Arrays of the arguments that follow in chunks. */
       readonly places?: readonly ArrayPlace[];
     }
   | { readonly type: "piece"; readonly id: number; readonly piece: ArrayChunk }
@@ -37,7 +37,7 @@ export type FromWorker =
   | { readonly type: "result"; readonly id: number; readonly value: unknown }
   | { readonly type: "error"; readonly id: number; readonly error: PlainError };
 
-/** An error as data: structured clone would drop its class and its fields. */
+/** An error as data, since structured clone drops its class and fields. */
 export interface PlainError {
   readonly name: string;
   readonly message: string;
@@ -53,10 +53,10 @@ export function toPlainError(error: unknown): PlainError {
   return { name: error.name, message: error.message, fields };
 }
 
-/** By literal names: bundlers may rename classes. */
+/** Classes by literal name, because bundlers may rename them. */
 const classes: Readonly<Record<string, { readonly prototype: Error }>> = { ...errors };
 
-/** The same class again, by name; a stranger becomes an EngineError with code `internal`. */
+/** Restores the class by name; an unknown class becomes an EngineError with code `internal`. */
 export function fromPlainError({ name, message, fields }: PlainError): Error {
   const known = Object.hasOwn(classes, name) ? name : "EngineError";
   const error = Object.create(classes[known]!.prototype) as Error;

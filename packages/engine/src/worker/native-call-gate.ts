@@ -1,13 +1,13 @@
 /**
- * Lets a process end while the engine's thread computes. `process.exit()` stops threads wherever they are, and native code that comes
- * back to a thread that is no more aborts the process (status 134 instead of the caller's). So the thread says when it is in native
- * code, in memory that both sides see, and the caller's waits at its end until it is out and lets it in no more.
+ * Blocks native calls while the process exits. `process.exit()` stops threads at any point, and native code that returns to a stopped
+ * thread aborts the process (status 134 instead of the caller's status). The engine's thread therefore counts its native calls in shared
+ * memory; an exit handler on the caller's thread waits until the count is 0 and blocks further calls.
  */
 import type { Program, Runtime } from "../runtime/runtime.ts";
 
-/** Places in the shared memory: native calls under way, and whether the process is ending. */
+/** Indices in the shared memory: running native calls, and whether the process is exiting. */
 const place = { calls: 0, ending: 1 } as const;
-/** The longest that an ending process waits. One call is one run: seconds at most, but for models that are slow altogether. */
+/** Maximum wait at exit. One call is one run: seconds at most, except for very slow models. */
 const patienceMs = 60_000;
 
 export type GateMemory = Int32Array<SharedArrayBuffer>;
@@ -28,7 +28,7 @@ function waitForAll(): void {
   }
 }
 
-/** On the caller's thread: the end of the process waits for this thread from now on. Returns a function that takes that back. */
+/** On the caller's thread: makes process exit wait for native calls. Returns a function that undoes this. */
 export function watchGate(gate: GateMemory): () => void {
   if (open.size === 0) process.on("exit", waitForAll);
   open.add(gate);
@@ -38,9 +38,9 @@ export function watchGate(gate: GateMemory): () => void {
   };
 }
 
-/** A native call begins. While the process ends it does not: the thread waits here until it is stopped. */
+/** Marks the start of a native call. If the process is exiting, blocks until the thread is stopped. */
 function enter(gate: GateMemory): void {
-  Atomics.add(gate, place.calls, 1); // before the look: either this thread sees the end, or the other one sees the call
+  Atomics.add(gate, place.calls, 1); // before the check: either this thread sees the exit, or the exit handler sees the call
   if (Atomics.load(gate, place.ending) === 0) return;
   leave(gate);
   Atomics.wait(gate, place.ending, 1);
@@ -51,7 +51,7 @@ function leave(gate: GateMemory): void {
   Atomics.notify(gate, place.calls);
 }
 
-/** On the engine's thread: work that is native code. */
+/** On the engine's thread: runs native work through the gate. */
 export async function throughGate<T>(gate: GateMemory, work: () => Promise<T>): Promise<T> {
   enter(gate);
   try {
@@ -61,7 +61,7 @@ export async function throughGate<T>(gate: GateMemory, work: () => Promise<T>): 
   }
 }
 
-/** As `throughGate`, for a native call that returns at once. */
+/** Like `throughGate`, for a synchronous native call. */
 export function throughGateSync<T>(gate: GateMemory, work: () => T): T {
   enter(gate);
   try {
@@ -71,7 +71,7 @@ export function throughGateSync<T>(gate: GateMemory, work: () => T): T {
   }
 }
 
-/** A runtime whose every call goes through the gate. */
+/** A runtime whose every call passes the gate. */
 export const gatedRuntime = (runtime: Runtime, gate: GateMemory): Runtime => ({
   ...runtime,
   compile: async (...args) => {

@@ -1,6 +1,6 @@
 /**
- * Starts a thread from a file of a package. In the built package that is the file beside the caller's. In a source checkout, where Node
- * cannot run TypeScript, the file is bundled first (esbuild is a development dependency) into an ignored cache folder.
+ * Starts a thread from a file of a package: in a built package, the file beside the caller's; in a source checkout, where Node cannot run
+ * TypeScript, the file is bundled into an ignored cache folder first (esbuild is a development dependency).
  */
 import { mkdir, rename, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -16,14 +16,14 @@ async function bundleSource(caller: string, name: string): Promise<URL> {
     format: "esm",
     target: "node20",
     packages: "external",
-    ignoreAnnotations: true, // a module that is also imported lazily would be left out for having no side effects
+    ignoreAnnotations: true, // a module that is also imported dynamically would be dropped as free of side effects
     sourcemap: "inline",
     logLevel: "error",
   });
   const folder = new URL("../.cache/", caller);
   const fileName = name.replaceAll("/", "-");
   const file = new URL(`${fileName}.mjs`, folder);
-  // Test files start threads side by side: write aside, then move into place.
+  // Test files start threads concurrently: write to a temporary name, then rename.
   const temporary = new URL(`${fileName}.${process.pid}.${Math.random().toString(36).slice(2)}.mjs`, folder);
   await mkdir(folder, { recursive: true });
   await writeFile(temporary, outputFiles[0]!.contents);
@@ -49,6 +49,6 @@ export async function startThread(
     bundled.set(file.href, source);
     file = await source;
   }
-  // Flags of the parent (`--input-type`, a test runner's loaders) are not ours: the thread is a plain module.
+  // The parent's flags (`--input-type`, a test runner's loaders) do not apply: the thread is a plain module.
   return new Worker(file, { ...options, execArgv: [] });
 }

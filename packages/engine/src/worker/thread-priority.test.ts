@@ -6,13 +6,13 @@ import { expect, onTestFinished, test } from "vitest";
 import { openEngine } from "../engine.ts";
 import { writeTinyModel } from "../testing/tiny-model.ts";
 
-/** Priorities of this process's threads, in the kernel's "nice" numbers: higher gives way. */
+/** Nice values of this process's threads; higher means lower priority. */
 const niceOfThreads = (): number[] =>
   readdirSync("/proc/self/task").flatMap((thread) => {
     try {
       return [Number(readFileSync(`/proc/self/task/${thread}/stat`, "utf8").split(") ")[1]!.split(" ")[16])];
     } catch {
-      return []; // it has ended meanwhile
+      return []; // the thread has ended in the meantime
     }
   });
 

@@ -1,12 +1,12 @@
 /**
- * The priority of the engine's threads. They use every core for as long as a step takes; whoever waits for an answer, a token or a page
- * shares these cores with them, and must not wait for the end of a scheduler's slice, or for a collector's helper that does.
+ * Lowers the priority of the engine's threads (Linux only). They use every core for the length of a step; at a lower priority, the server's
+ * threads answer requests without waiting for a scheduler slice.
  */
 import { constants, getPriority, setPriority } from "node:os";
 
 /**
- * Lets others go before the thread that calls this and before all that it starts. Does nothing but on Linux, where a thread has a
- * priority of its own; elsewhere it would be the whole program's.
+ * Lowers the priority of the calling thread and of the threads that it starts later. Linux only: on other systems the priority belongs to
+ * the whole process.
  */
 export function lowerThreadPriority(): void {
   if (process.platform !== "linux") return;
@@ -14,6 +14,6 @@ export function lowerThreadPriority(): void {
     const { PRIORITY_BELOW_NORMAL: below, PRIORITY_LOW: lowest } = constants.priority;
     setPriority(0, Math.min(getPriority(0) + below, lowest));
   } catch {
-    // a sandbox that forbids it: slower to answer, and nothing else
+    // not permitted in this sandbox: answers may be slower, results are equal
   }
 }

@@ -1,4 +1,4 @@
-/** The engine's thread: opens the model it is told to and answers calls until it is closed. */
+/** Entry point of the engine's thread: opens a model and answers calls until it is closed. */
 import { parentPort, workerData } from "node:worker_threads";
 import type { EngineCore } from "../core.ts";
 import { openCore } from "../open-core.ts";
@@ -8,11 +8,11 @@ import { type ArrayPlace, type Assembly, createAssembly } from "./chunked-transf
 import { type FromWorker, type ToWorker, toPlainError, type WorkerStart } from "./messages.ts";
 import { lowerThreadPriority } from "./thread-priority.ts";
 
-lowerThreadPriority(); // before anything starts threads of its own
+lowerThreadPriority(); // before any other thread starts, because threads inherit the priority
 const port = parentPort!;
 const send = (message: FromWorker): void => port.postMessage(message);
 
-/** Large results are moved, not copied: every typed array in a result belongs to it alone. */
+/** Transfers large results instead of copying them; no other code refers to the typed arrays of a result. */
 function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuffer> {
   if (ArrayBuffer.isView(value)) {
     if (value.buffer instanceof ArrayBuffer && value.byteLength === value.buffer.byteLength) found.add(value.buffer);
@@ -22,7 +22,7 @@ function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuf
 
 function wholeOnes(whole: Promise<void>, arg: unknown): Promise<unknown> {
   const coming = whole.then(() => arg);
-  coming.catch(() => {}); // the call hears of it in its turn
+  coming.catch(() => {}); // avoids an unhandled rejection; the call itself rejects when it runs
   return coming;
 }
 
@@ -39,7 +39,7 @@ function serve(core: EngineCore): void {
     const operation = core[method as keyof EngineCore] as (...given: readonly unknown[]) => Promise<unknown>;
     return operation.apply(core, args as unknown[]);
   };
-  /** Arguments each of which is whole when its arrays have come. */
+  /** Arguments that are complete when their arrays have arrived. */
   const comingArgs = (id: number, args: readonly unknown[], places: readonly ArrayPlace[]): unknown[] => {
     const assembly = createAssembly(args, places);
     assemblies.set(id, assembly);
@@ -48,7 +48,7 @@ function serve(core: EngineCore): void {
     return args.map((arg, i) => (places.some(({ path }) => path[0] === i) ? wholeOnes(whole, arg) : arg));
   };
   port.on("message", (message: ToWorker) => {
-    if (message.type === "abort") return; // too late: it is open
+    if (message.type === "abort") return; // too late: the model is open
     if (message.type === "cancel") {
       samples.get(message.id)?.cancel(new Error("cancelled"));
       assemblies.get(message.id)?.fail(new Error("cancelled"));

@@ -1,12 +1,12 @@
 /**
- * Turns of the event loop for work that is cut into pieces. Immediates that wait together run in one turn, so that many such works, each
- * of short pieces, would still hold up everybody else; here each piece has a turn of its own.
+ * Yields to the event loop between chunks of long work. Immediates that wait together run in one turn, so several chunked jobs could still
+ * block the loop; here each chunk gets its own turn.
  */
 
 let last: Promise<void> = Promise.resolve();
 
 /**
- * Resolves in a turn of the event loop that nobody else got from here.
+ * Resolves in a turn of the event loop that no other caller of this function shares.
  *
  * @example
  * for (const piece of pieces) {

@@ -1,4 +1,4 @@
-/** Draws on a device against `pick`, with the same random numbers. */
+/** Draws on a device compared with `pick`, with equal random numbers. */
 import { afterAll, describe, expect, it } from "vitest";
 import { createRandom } from "../../random.ts";
 import { createInterpreterDevice } from "../../runtime/interpreter-device.ts";
@@ -28,7 +28,7 @@ const softmaxOf = (logits: Float32Array, coldness: number): Float32Array => {
   return weights.map((weight) => weight / sum);
 };
 
-/** Whether `pick` may choose a token when the random number, and with it every running sum, is off by what float32 rounds. */
+/** Whether `pick` may choose a token if the random number and all running sums have float32 rounding errors. */
 const isAcceptable = (
   token: number,
   logits: Float32Array,
@@ -36,10 +36,10 @@ const isAcceptable = (
 ): boolean => {
   if (temperature === 0) return token === argmax(logits);
   const probabilities = softmaxOf(logits, 1 / temperature);
-  // Each sum errs by at most a rounding for each of its terms; those are the blocks, and the weights of one.
+  // Each sum errs by at most one rounding per term: the blocks, and the weights of one block.
   const error = 2 ** -24 * 4 * (blockOf(logits.length) + logits.length / blockOf(logits.length) + 8);
   const ends = [Math.max(0, value - error), Math.min(1, value + error)].map((x) => pick(probabilities, choice, x));
-  // A larger number leads further in the order that is walked: of ids, or of falling probability.
+  // A larger number selects a later token, in the order of ids or of descending probability.
   const placeOf = (id: number): number => (isFiltered(choice) ? -probabilities[id]! : id);
   return placeOf(ends[0]!) <= placeOf(token) && placeOf(token) <= placeOf(ends[1]!);
 };

@@ -1,6 +1,6 @@
 /**
- * Draws a token for each row of logits, as `pick` does with the same random number: temperature, top-k, top-p, min-p, then a walk over
- * running sums. Sums are float32 here and double on the host, so that a number may fall on the other side of a border that it all but hits.
+ * Draws a token for each row of logits, like `pick` with the same random number: temperature, top-k, top-p, min-p, then a search in running
+ * sums. Sums are float32 here and double on the host, so a random number very close to a boundary may select the neighbouring token.
  */
 import { product } from "../../graph/dims.ts";
 import { Graph, type Tensor } from "../../graph/graph.ts";
@@ -20,68 +20,68 @@ import {
   where,
 } from "../../graph/ops.ts";
 
-/** Candidates that filters look at; a nucleus of more than that is found on the host. */
+/** Maximum number of candidates for filters; if the nucleus is larger, the host draws. */
 export const mostCandidates = 1024;
 
 /** ONNX's code of int32. */
 const int32Code = 6;
 
-/** The largest factor below 1 whose product with any number is less than that number, in float32. */
+/** The largest float32 factor below 1 whose product with any number is less than that number. */
 export const belowOne = 1 - 2 ** -23;
 
-/** All ids as floats, 0, 1, 2 …: a table that stays on the device. */
+/** All ids as floats (0, 1, 2 …); a table kept on the device. */
 export const idsInput = "draw.ids";
-/** Ranks of candidates, 1, 2, 3 …: another one. */
+/** Ranks of candidates (1, 2, 3 …); a table kept on the device. */
 export const ranksInput = "draw.ranks";
 
 /** Row inputs of a draw, `[rows, 1]` each. */
 export const drawInputs = {
   /** 1 / temperature. */
   coldness: "draw.coldness",
-  /** 1 for rows that take the likeliest token. */
+  /** 1 for rows that use the most likely token. */
   greedy: "draw.greedy",
   /** At most `belowOne`. */
   random: "draw.random",
 } as const;
 
-/** Further ones of rows with filters. */
+/** Additional inputs of rows with filters. */
 export const filterInputs = {
-  /** 1 for rows that have any. */
+  /** 1 for rows with any filter. */
   filtered: "draw.filtered",
-  /** As many as there are candidates where it is off. */
+  /** The number of candidates if top-k is off. */
   topK: "draw.topK",
-  /** 1 where top-k is off. */
+  /** 1 if top-k is off. */
   topKOff: "draw.topKOff",
-  /** 2 where it is off. */
+  /** 2 if top-p is off. */
   topP: "draw.topP",
   minP: "draw.minP",
 } as const;
 
-/** A divisor of a vocabulary near its square root: sums are made block by block, and then within one block. */
+/** A divisor of the vocabulary size near its square root: sums are computed per block, then within one block. */
 export const blockOf = (vocabSize: number): number => {
   let count = Math.floor(Math.sqrt(vocabSize));
   while (vocabSize % count !== 0) count--;
   return vocabSize / count;
 };
 
-/** Whole numbers as indices. */
+/** Converts whole floats to indices. */
 const asIndices = (graph: Graph, a: Tensor): Tensor =>
   graph.node("Cast", [a], a.shape, { dtype: "int32", attributes: { to: int32Code } });
 
-/** Sums of each row up to and including each place. */
+/** Inclusive running sums of each row. */
 const runningSum = (graph: Graph, a: Tensor): Tensor =>
   graph.node("CumSum", [a, graph.constant(Int32Array.of(1), [])], a.shape);
 
-/** Where a running sum first exceeds the target, as a float; never past the last place. */
+/** The first index at which a running sum exceeds the target, as a float; at most the last index. */
 const placeOf = (graph: Graph, sums: Tensor, target: Tensor, places: Tensor): Tensor => {
   const [one, zero] = [graph.scalar(1), graph.scalar(0)];
   const before = reduceSum(graph, where(graph, greater(graph, sums, target), zero, one), [1]);
-  return minimum(graph, before, sub(graph, places, one)); // of sums that are no numbers none is greater
+  return minimum(graph, before, sub(graph, places, one)); // a comparison with NaN sums is false, so the result is bounded
 };
 
 const rowInput = (graph: Graph, name: string): Tensor => graph.input(name, ["rows", 1]);
 
-/** A token by the whole distribution, in the order of ids. */
+/** A token from the whole distribution, in the order of ids. */
 const drawFromAll = (graph: Graph, probabilities: Tensor, random: Tensor, vocabSize: number): Tensor => {
   const size = blockOf(vocabSize);
   const count = vocabSize / size;
@@ -94,12 +94,12 @@ const drawFromAll = (graph: Graph, probabilities: Tensor, random: Tensor, vocabS
   const target = mul(graph, random, reduceMax(graph, running));
   const block = placeOf(graph, running, target, graph.scalar(count));
   const before = reduceSum(graph, where(graph, greater(graph, running, target), zero, sums), [1]);
-  // Rows of all blocks of all rows: where those of each row begin comes from the host.
+  // Indices into the blocks of all rows; the start of each row is an input from the host.
   const flat = reshape(graph, probabilities, [product(["rows", count]), size]);
   const rowOf = asIndices(graph, add(graph, rowInput(graph, "draw.firstBlock"), block));
   const own = reshape(graph, gather(graph, flat, rowOf), ["rows", size]);
   const ownRunning = runningSum(graph, own);
-  // Rounding must lead neither before the first weight of the block nor past the last.
+  // Rounding must neither select an index before the block's first weight nor after its last.
   const most = mul(graph, reduceMax(graph, ownRunning), graph.scalar(belowOne));
   const rest = sub(graph, target, before);
   const positive = where(graph, greater(graph, rest, zero), rest, zero);
@@ -107,7 +107,7 @@ const drawFromAll = (graph: Graph, probabilities: Tensor, random: Tensor, vocabS
   return add(graph, mul(graph, block, graph.scalar(size)), place);
 };
 
-/** A token of what the filters leave, in falling probability; and whether all that they leave was looked at. */
+/** A token from the filtered candidates, most likely first, and whether the candidates include all that the filters keep. */
 const drawFiltered = (
   graph: Graph,
   probabilities: Tensor,
@@ -126,7 +126,7 @@ const drawFiltered = (
   const held = reduceMax(graph, sums);
   const all = where(graph, greater(graph, off, zero), reduceSum(graph, probabilities, [1]), held);
   const enough = mul(graph, p, all);
-  // Kept while what came before is not enough.
+  // Kept while the sum of the preceding probabilities is below top-p.
   const nucleus = where(graph, greater(graph, enough, sub(graph, sums, best)), best, zero);
   const least = mul(graph, minP, reduceMax(graph, values));
   const weights = where(graph, greater(graph, least, nucleus), zero, nucleus);
@@ -146,7 +146,7 @@ const drawFiltered = (
 
 /**
  * Adds the draw for `logits` `[rows, vocabulary]`. Outputs, `[rows, 1]` each: `token` (as a float), its `logit`, and `complete`, which is 0
- * where the host has to draw.
+ * if the host must draw instead.
  */
 export const drawTokens = (
   graph: Graph,
@@ -156,13 +156,13 @@ export const drawTokens = (
   const [one, zero] = [graph.scalar(1), graph.scalar(0)];
   const random = rowInput(graph, drawInputs.random);
   const probabilities = softmax(graph, mul(graph, logits, rowInput(graph, drawInputs.coldness)));
-  // WebGPU converts no int64: ids are looked up as floats instead.
+  // WebGPU cannot convert int64, so ids are looked up in a float table.
   const ids = graph.input(idsInput, [vocabSize]);
   const place = graph.node("ArgMax", [logits], ["rows", 1], { dtype: "int64", attributes: { axis: 1, keepdims: 1 } });
   const likeliest = gather(graph, ids, place);
   const isGreedy = greater(graph, rowInput(graph, drawInputs.greedy), zero);
   let token = drawFromAll(graph, probabilities, random, vocabSize);
-  // Probabilities of logits that overflow at this temperature are no numbers.
+  // Logits that overflow at this temperature give NaN probabilities.
   let complete = where(graph, greater(graph, reduceMax(graph, probabilities), zero), one, zero);
   if (filtered) {
     const isFiltered = greater(graph, rowInput(graph, filterInputs.filtered), zero);
@@ -176,7 +176,7 @@ export const drawTokens = (
   graph.output("logit", gatherElements(graph, logits, asIndices(graph, drawn)));
 };
 
-/** The draw alone, over given logits: what tests hold against `pick`. */
+/** The draw alone, for given logits; tests compare it with `pick`. */
 export const drawGraph = (vocabSize: number, filtered: boolean): Graph => {
   const graph = new Graph();
   drawTokens(graph, graph.input("logits", ["rows", vocabSize]), { vocabSize, filtered });

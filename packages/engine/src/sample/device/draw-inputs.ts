@@ -1,4 +1,4 @@
-/** Lays out what a draw is given for each row. */
+/** Lays out the inputs of a draw, row by row. */
 import { f32, i32, type Value } from "../../runtime/runtime.ts";
 import type { Choice } from "../pick.ts";
 import { belowOne, blockOf, drawInputs, filterInputs, idsInput, mostCandidates, ranksInput } from "./draw-graph.ts";
@@ -8,11 +8,11 @@ export interface DrawRow {
   readonly coldness: number;
   readonly greedy: boolean;
   readonly choice: Choice;
-  /** In [0, 1); ignored of greedy rows. */
+  /** In [0, 1); ignored for greedy rows. */
   readonly random: number;
 }
 
-/** Whether a choice is more than a walk over the whole distribution. */
+/** Whether the parameters include a filter (top-k, top-p, min-p). */
 export const isFiltered = ({ topK, topP, minP = 0 }: Choice): boolean => topK > 0 || topP < 1 || minP > 0;
 
 const candidatesOf = (vocabSize: number): number => Math.min(vocabSize, mostCandidates);
@@ -54,7 +54,7 @@ export const drawRows = (rows: readonly DrawRow[], vocabSize: number, filtered: 
     ),
     [filterInputs.filtered]: column(({ choice }) => (isFiltered(choice) ? 1 : 0)),
     [filterInputs.topK]: column(({ choice: { topK } }) => (topK > 0 ? Math.min(topK, candidates) : candidates)),
-    // Top-k of more than the candidates is left to the host like a nucleus of more.
+    // A top-k larger than the number of candidates is drawn on the host, like a larger nucleus.
     [filterInputs.topKOff]: column(({ choice: { topK } }) => ((topK > 0 && topK <= candidates) || all ? 0 : 1)),
     [filterInputs.topP]: column(({ choice: { topP } }) => (topP < 1 ? topP : 2)),
     [filterInputs.minP]: column(({ choice: { minP = 0 } }) => minP),

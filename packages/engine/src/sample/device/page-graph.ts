@@ -1,7 +1,6 @@
 /**
- * The graphs that extend sequences whose keys and values lie in pages on a device. New keys and values are written in place, and
- * attention gathers what it looks back on by page. Prompts (many tokens of a few sequences) and decoding (one token of each) differ in how
- * queries are laid out, and in nothing else.
+ * The graphs that extend sequences whose KV cache is in pages on a device. New keys and values are written in place; attention gathers
+ * earlier ones by page. Prefill (many tokens of a few sequences) and decoding (one token of each) differ only in the layout of queries.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import type { LoraTargets } from "../../adapter/layout.ts";
@@ -15,23 +14,23 @@ import { scorePrompt } from "../graph.ts";
 import { blockTokens } from "../prefix-cache.ts";
 import { drawTokens } from "./draw-graph.ts";
 
-/** Tokens of a page: those of a block of the prefix cache, so that a whole block is a page. */
+/** Tokens of a page, equal to the block size of the prefix cache. */
 export const pageTokens = blockTokens;
 
 export interface PageKey {
-  /** Of the adapter; absent for the base model. */
+  /** Rank of the adapter; absent for the base model. */
   readonly targets?: LoraTargets | undefined;
-  /** One token of each sequence; otherwise pieces of prompts. */
+  /** Decoding, one token per sequence; otherwise prefill. */
   readonly decode: boolean;
-  /** Draw a token after each row of `rows`: for all of them by the whole distribution, or for some by filters. */
+  /** Draw a token after each row of `rows`: from the whole distribution, or with filters. */
   readonly draw?: "plain" | "filtered" | undefined;
-  /** Also list the likeliest tokens of each row. */
+  /** Also return the most likely tokens of each row. */
   readonly top?: boolean | undefined;
   /** Also score tokens of the prompt. */
   readonly prompt?: boolean | undefined;
 }
 
-/** Names of the pages of a layer: what is there, and the same after a run. */
+/** Names of a layer's pages: the inputs, and the outputs after a run. */
 export const pageNames = (layer: number, side: "k" | "v") => ({
   pages: `pages.${side}.${layer}`,
   next: `next.${side}.${layer}`,
@@ -40,13 +39,13 @@ export const pageNames = (layer: number, side: "k" | "v") => ({
 const integers = (graph: Graph, name: string, shape: readonly Dim[]): Tensor =>
   graph.input(name, shape, { dtype: "int32" });
 
-/** Element by element, of indices. */
+/** Elementwise integer operation on indices. */
 const indexOp = (graph: Graph, type: "Add" | "Mul", [a, b]: readonly [Tensor, Tensor], shape: readonly Dim[]): Tensor =>
   graph.node(type, [a, b], shape, { dtype: "int32" });
 
 const counting = (count: number): Int32Array => Int32Array.from({ length: count }, (_, i) => i);
 
-/** Rows `[batch, kvHeads, keys]` of the pages that each sequence looks back on: a token's heads lie next to each other. */
+/** Row indices `[batch, kvHeads, keys]` into the pages of each sequence; the heads of a token are adjacent. */
 const keyRows = (graph: Graph, kvHeads: number, batch: Dim): Tensor => {
   const pages = integers(graph, "pages", [batch, "pages", 1]);
   const size = graph.constant(Int32Array.of(pageTokens), []);
@@ -80,7 +79,7 @@ const pagedAttention = (graph: Graph, config: ModelConfig, decode: boolean): Att
   const written = graph.input("written.rows", [product([tokens, kvHeads]), 1], { dtype: "int64" });
   const batch = decode ? tokens : "batch";
   const rows = keyRows(graph, kvHeads, batch);
-  // How far each query sees, and where in its sequence each key is.
+  // The last position that each query sees, and the position of each key in its sequence.
   const queries: Dim = decode ? share : product([share, "queries"]);
   const reach = graph.input("query.positions", [batch, 1, decode ? 1 : queries, 1]);
   const starts = graph.input("page.positions", [1, "pages", 1]);
@@ -117,7 +116,7 @@ const pagedAttention = (graph: Graph, config: ModelConfig, decode: boolean): Att
         v: withEarlier("v", headRows(graph, v, headDim)),
         mask,
       },
-      { kvHeads, headDim, heads: kvHeads }, // queries that share keys are stacked already
+      { kvHeads, headDim, heads: kvHeads }, // queries that share keys are already stacked
     );
     if (!layout) return reshape(graph, attended, [tokens, heads * headDim]);
     const flat = reshape(graph, attended, [product([batch, kvHeads, queries]), headDim]);
@@ -126,8 +125,8 @@ const pagedAttention = (graph: Graph, config: ModelConfig, decode: boolean): Att
 };
 
 /**
- * New tokens of sequences. Outputs: the pages with their keys and values; `logits` of the `rows` asked for, which stay on the device; their
- * largest logit, as such and as a probability; and what the key asks for.
+ * Processes new tokens of sequences. Outputs: the updated pages; `logits` of the requested `rows`, which stay on the device; their maximum,
+ * as a logit and as a probability; and the optional outputs of the key.
  */
 export const pageGraph = (config: ModelConfig, { targets, decode, draw, top, prompt }: PageKey): Graph => {
   const graph = new Graph();
@@ -156,7 +155,7 @@ export const pageGraph = (config: ModelConfig, { targets, decode, draw, top, pro
   return graph;
 };
 
-/** Copies rows of pages to other rows of them: what a sequence shares with others and is going to write to. */
+/** Copies rows of pages, for a sequence that is about to write to a shared page. */
 export const copyGraph = ({ layers, headDim }: Pick<ModelConfig, "layers" | "headDim">): Graph => {
   const graph = new Graph();
   const from = integers(graph, "from", ["copied"]);
@@ -169,7 +168,7 @@ export const copyGraph = ({ layers, headDim }: Pick<ModelConfig, "layers" | "hea
   return graph;
 };
 
-/** Writes zeros over rows of pages. */
+/** Writes zeros to rows of pages. */
 export const clearGraph = ({ layers, headDim }: Pick<ModelConfig, "layers" | "headDim">): Graph => {
   const graph = new Graph();
   const to = graph.input("to", ["cleared", 1], { dtype: "int64" });

@@ -1,4 +1,7 @@
-/** What a sampler on a device does beyond numbers: draws like one on the host, few bytes across the bus, pages shared, given back and copied. */
+/**
+ * A sampler on a device, except numerical accuracy: equal draws to one on the host, few bytes across the bus, and pages that are shared,
+ * evicted and copied.
+ */
 import { afterAll, describe, expect, it } from "vitest";
 import { type AdapterWeights, freeze } from "../../adapter/adapter.ts";
 import { MemoryError } from "../../errors.ts";
@@ -37,7 +40,7 @@ const samplerOn = (runtime: Runtime, { pages = 200, maxBatch = 8 } = {}): Sample
   });
 const finish = async <T>(sampler: Sampler, ...results: Promise<T>[]): Promise<T[]> => {
   const all = Promise.all(results);
-  all.catch(() => {}); // seen by the caller below
+  all.catch(() => {}); // awaited by the caller
   while (sampler.busy) await sampler.step();
   return all;
 };
@@ -52,7 +55,7 @@ const sample = async (
 };
 const prompt = (length: number, first = 0): number[] => Array.from({ length }, (_, i) => (first + i * 7) % vocabSize);
 
-/** Requests of every kind: greedy, free, filtered, shaped; with scores and listed tokens. */
+/** Requests of all kinds: greedy, random, filtered, with changed distributions, scores and listed tokens. */
 const requests: readonly Partial<SampleRequest>[] = [
   { params: { temperature: 0, maxTokens: 8 }, topkSampleLogprobs: 3 },
   { params: { seed: 1, maxTokens: 20 }, numSamples: 3 },
@@ -106,7 +109,7 @@ describe("what crosses the bus", () => {
         .result.catch(() => {});
     }
     while (sampler.stats.activeSequences < sequences) await sampler.step();
-    await sampler.step(); // the last pages are copied, tables are there
+    await sampler.step(); // the last pages are copied, tables are uploaded
     const before = { ...device.traffic };
     await sampler.step();
     const bytes = {
@@ -117,7 +120,7 @@ describe("what crosses the bus", () => {
     return bytes;
   };
 
-  it("of a token: its place and its pages there, five numbers back, whatever the model's sizes", async () => {
+  it("per token: position and pages to the device, five numbers back, for any model size", async () => {
     const { heads, kvHeads } = model.config;
     expect(heads).toBeGreaterThan(kvHeads);
     // Token, position (8 bytes), rows written (8 each), pages, reach, row, scale-free draw inputs; the run's page starts and scale.

@@ -1,4 +1,4 @@
-/** Sampling on devices: the matrix of sizes against float64, and what only pages and draws can do wrong. */
+/** Sampling on devices: the size matrix compared with float64, with cases that are specific to pages and draws. */
 import { afterAll, describe, expect, it } from "vitest";
 import { createInterpreterDevice } from "../../runtime/interpreter-device.ts";
 import type { Runtime } from "../../runtime/runtime.ts";
@@ -33,7 +33,7 @@ const matrix = new SizeMatrix(
     eos_token_id: null,
   }),
 );
-/** Software computes WebGPU's shaders, and plain TypeScript what the interpreter does. */
+/** Slower runtimes get fewer cases: WebGPU's shaders run in software, the interpreter is plain TypeScript. */
 const restrictions: Record<
   (typeof kinds)[number],
   { readonly [Factor in keyof typeof sampleFactors]?: readonly (typeof sampleFactors)[Factor][number][] }

@@ -1,7 +1,7 @@
 /**
- * Sequences whose keys and values are pages on a device. Prompts and steps run adapter by adapter: a step over several adapters is as many
- * runs. Tokens are drawn there; a row of logits is fetched only where the request changes its distribution, or where filters leave more
- * tokens than are looked at.
+ * Sequences whose KV cache is in pages on a device. Prefill and decoding run adapter by adapter: a step over several adapters takes as many
+ * runs. Tokens are drawn on the device; a row of logits is copied to the host only if the request changes its distribution, or if the
+ * filters keep more tokens than the device's candidates.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../../adapter/adapter.ts";
@@ -34,27 +34,27 @@ import { forEachSide, type PageKey, pageGraph, pageNames, pageTokens } from "./p
 import { type PageBlock, PagePool, pageBytes, pagesOf } from "./pages.ts";
 
 export interface PagedSequencesOptions {
-  /** Of all pages. */
+  /** Size of all pages. */
   readonly cacheBytes: number;
-  /** What a run may take for intermediate results. @defaultValue no limit */
+  /** Maximum bytes for intermediate results of a run. @defaultValue no limit */
   readonly activationBytes?: number;
   readonly contextLength: number;
   readonly adapters?: DeviceAdapters;
-  /** Gives up so many bytes of what is only kept, and says which blocks are still referred to. */
+  /** Evicts this many bytes of cached prompts and returns the blocks that are still referenced. */
   readonly reclaim: (neededBytes: number) => Iterable<KvBlock>;
 }
 
 interface Sequence {
   readonly pages: number[];
   length: number;
-  /** The last block of its prompt, which others may have: it is copied before the first token behind it is written. */
+  /** The last block of its prompt, which other sequences may share: it is copied before the first token after it is written. */
   shared: PageBlock | undefined;
 }
 
 /** Arrays of attention scores and probabilities that exist at once. */
 const scoreCopies = 3;
 
-/** All blocks of a sampler are those that its own sequences have made. */
+/** Casts blocks: those of a sampler are always made by its own sequences, so here they are pages. */
 const inPages = (blocks: readonly KvBlock[]): readonly PageBlock[] => blocks as readonly PageBlock[];
 
 const roundDown = (tokens: number): number => Math.max(pageTokens, Math.floor(tokens / pageTokens) * pageTokens);
@@ -72,7 +72,7 @@ const byAdapter = (
   return groups;
 };
 
-/** Rows of logits, for the host. */
+/** Rows of logits copied to the host. */
 const rowsGraph = (vocabSize: number): Graph => {
   const graph = new Graph();
   const rows = graph.input("rows", ["asked"], { dtype: "int32" });
@@ -92,7 +92,7 @@ class PagedSequences implements Sequences {
   readonly #rope: RopeCache;
   readonly #programs = createProgramCache<DeviceProgram>();
   readonly #sequences: Sequence[] = [];
-  /** Pages that the prefill under way has made. */
+  /** Pages allocated by the prefill in progress. */
   readonly #fresh = new Set<number>();
   readonly #drawTables: Readonly<Record<string, Value>>;
   #mostTokens: number;
@@ -135,7 +135,7 @@ class PagedSequences implements Sequences {
   }
 
   bytesFor(sequences: number, length: number): number {
-    return sequences * (pagesOf(length) + 1) * pageBytes(this.#model.config); // one more while the last of a prompt is copied
+    return sequences * (pagesOf(length) + 1) * pageBytes(this.#model.config); // one more, while the last page of a prompt is copied
   }
 
   // ---- sequences
@@ -159,7 +159,7 @@ class PagedSequences implements Sequences {
     this.#sequences.length = 0;
   }
 
-  /** Gives a sequence a page of its own to write its next token to. */
+  /** Gives a sequence a page of its own for its next token. */
   async #makeRoom(sequence: Sequence): Promise<void> {
     if (sequence.shared) {
       sequence.pages[sequence.pages.length - 1] = await this.#pool.copy(sequence.shared);
@@ -203,7 +203,7 @@ class PagedSequences implements Sequences {
     const pages = new Int32Array(count * longest);
     const written = new Int32Array(count * kvHeads);
     members.forEach(({ sequence }, index) => {
-      // Padding is masked: any page will do whose numbers are finite.
+      // Padding is masked: any page with finite contents is valid.
       for (let i = 0; i < longest; i++) pages[index * longest + i] = sequence.pages[i] ?? sequence.pages[0]!;
       const { length } = sequence;
       const first = this.#pool.rowOf(sequence.pages[Math.floor(length / pageTokens)]!, length % pageTokens);
@@ -267,7 +267,7 @@ class PagedSequences implements Sequences {
     try {
       return await prefill(runner, jobs);
     } finally {
-      this.#fresh.clear(); // the caller refers to them from now on
+      this.#fresh.clear(); // the caller references them from now on
     }
   }
 
@@ -286,7 +286,7 @@ class PagedSequences implements Sequences {
         members.map((piece) => ({ ...pieces[piece]!, made: blocks[piece]! })),
         {
           adapter,
-          // A row that nothing is asked of, where there is none: empty tensors fail on some providers.
+          // At least one row, because some providers fail on empty tensors; its result is not read.
           rows:
             wanted.length === 0
               ? [0]
@@ -312,7 +312,7 @@ class PagedSequences implements Sequences {
     };
   }
 
-  /** A block in a page of its own for every `pageTokens` new tokens. */
+  /** Allocates a page for every `pageTokens` new tokens. */
   async #takeBlocks(pieces: PrefillRun["pieces"]): Promise<PageBlock[][]> {
     const counts = pieces.map(({ tokens }) => pagesOf(tokens.length));
     const pages = await this.#pool.take(counts.reduce((sum, count) => sum + count, 0));
@@ -368,7 +368,7 @@ class PagedSequences implements Sequences {
         for (let head = 0; head < heads; head++) unpack[(start + t) * heads + head] = (b * heads + head) * queries + t;
       }
       for (let t = 0; t < queries; t++) {
-        const own = Math.min(t, length - 1); // padding repeats the last
+        const own = Math.min(t, length - 1); // padding repeats the last token
         for (let head = 0; head < heads; head++) q[(b * heads + head) * queries + t] = (start + own) * heads + head;
         for (let i = 0; i < share; i++) reach[(b * share + i) * queries + t] = past + own;
       }
@@ -411,9 +411,9 @@ class PagedSequences implements Sequences {
       inputs,
     }: {
       readonly adapter: AdapterWeights | undefined;
-      /** Of the longest sequence. */
+      /** Length of the longest sequence. */
       readonly positions: number;
-      /** Pages that each sequence looks back on. */
+      /** Pages of each sequence. */
       readonly pageCount: number;
       readonly inputs: Readonly<Record<string, Value>>;
     },
@@ -445,7 +445,7 @@ class PagedSequences implements Sequences {
     }
   }
 
-  /** Of the rows' logits; in double, from two numbers of each row. */
+  /** Log-sum-exp of the rows' logits, in double precision from two numbers per row. */
   #logSumExp({ values }: DeviceOutputs, prefix: string): Float64Array {
     const [logits, probabilities] = [values[`${prefix}.logit`]!.data, values[`${prefix}.probability`]!.data];
     const sums = Float64Array.from(
@@ -456,7 +456,7 @@ class PagedSequences implements Sequences {
     return sums;
   }
 
-  /** Distributions after some rows of a run, whose logits are released. */
+  /** Distributions after some rows of a run; their logits are released. */
   async #fetchRows(
     { resident }: DeviceOutputs,
     asked: readonly { readonly row: number; readonly coldness: number }[],
@@ -484,7 +484,7 @@ class PagedSequences implements Sequences {
     }
   }
 
-  /** A device without memory gets smaller runs over prompts from then on. */
+  /** After an out-of-memory failure, prefill runs are smaller from then on. */
   #explain(error: unknown): unknown {
     if (!(error instanceof DeviceError && error.code === "device_memory")) return error;
     this.#mostTokens = roundDown(this.#mostTokens / 2);
@@ -496,7 +496,7 @@ class PagedSequences implements Sequences {
   }
 
   forgetAdapters(): void {
-    // They are the trainer's, too.
+    // The trainer owns them as well.
   }
 
   async dispose(): Promise<void> {
@@ -508,7 +508,7 @@ class PagedSequences implements Sequences {
   }
 }
 
-/** What is given for a row whose token the host draws. */
+/** Draw inputs of a row whose token the host draws. */
 const noDraw: DrawOptions = { greedy: true, choice: { topK: -1, topP: 1 }, random: 0, top: 0 };
 
 const nextNames = ({ layers }: ModelConfig): string[] => {
@@ -517,7 +517,7 @@ const nextNames = ({ layers }: ModelConfig): string[] => {
   return names;
 };
 
-/** Log-probs of targets and of the likeliest tokens of scored rows. */
+/** Log-probs of targets and of the most likely tokens of scored rows. */
 const scoresOf = ({ values }: DeviceOutputs, logSumExp: Float64Array): NonNullable<PrefillResult["scored"]> => {
   const [logits, top] = [values["scored.logits"]!.data, values["scored.top"]!.data] as [Float32Array, Float32Array];
   const k = top.length / logits.length;

@@ -1,6 +1,6 @@
 /**
- * Pages of keys and values on a device: one matrix for each layer and side, `[pages · pageTokens · kvHeads, headDim]`, allocated once and
- * written in place. A page belongs to whatever still refers to it; pages that nothing refers to are found when there are none left.
+ * Pages of keys and values on a device: one matrix per layer and side, `[pages · pageTokens · kvHeads, headDim]`, allocated once and
+ * written in place. Pages have no reference counts: when no page is free, those that no block or sequence references are collected.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { MemoryError } from "../../errors.ts";
@@ -10,7 +10,7 @@ import { f32, i32, type Value } from "../../runtime/runtime.ts";
 import type { KvBlock } from "../kv-block.ts";
 import { clearGraph, copyGraph, forEachSide, pageNames, pageTokens } from "./page-graph.ts";
 
-/** Consecutive tokens of a prompt, in a page. */
+/** Consecutive tokens of a prompt, in one page. */
 export interface PageBlock extends KvBlock {
   readonly page: number;
 }
@@ -18,20 +18,20 @@ export interface PageBlock extends KvBlock {
 export const pageBytes = ({ layers, kvHeads, headDim }: ModelConfig): number =>
   2 * 4 * layers * kvHeads * headDim * pageTokens;
 
-/** Pages that so many tokens are in. */
+/** Number of pages for this many tokens. */
 export const pagesOf = (tokens: number): number => Math.ceil(tokens / pageTokens);
 
 export interface PagePoolOptions {
-  /** Of all pages. */
+  /** Size of all pages in bytes. */
   readonly bytes: number;
-  /** Gives up what is only kept, as many bytes as are needed, and says which pages are still referred to. */
+  /** Evicts cached prompts of this many bytes and returns the pages that are still referenced. */
   readonly reclaim: (neededBytes: number) => Iterable<number>;
 }
 
-/** The first come last, because pages are taken from the end. */
+/** In reverse order, because pages are taken from the end. */
 const allPages = (count: number): number[] => Array.from({ length: count }, (_, page) => count - 1 - page);
 
-/** Writes to every layer's pages. */
+/** Runs a program that writes to every layer's pages. */
 interface PageWrite {
   readonly program: DeviceProgram;
   readonly inputs: Readonly<Record<string, RunInput>>;
@@ -76,8 +76,8 @@ export class PagePool {
   }
 
   /**
-   * Takes pages; their contents are finite.
-   * @throws MemoryError when too many are in use
+   * Allocates pages with finite contents.
+   * @throws MemoryError if too many are in use
    */
   async take(count: number): Promise<number[]> {
     const missing = (): number => Math.max(0, count - this.#free.length) * pageBytes(this.#config);
@@ -102,7 +102,7 @@ export class PagePool {
     return taken;
   }
 
-  /** A run wrote what is not a number: pages are cleared from now on before they are used again, because 0 · NaN is NaN. */
+  /** A run wrote a NaN or an infinity: from now on pages are cleared before they are reused, because 0 · NaN is NaN. */
   noteNaN(): void {
     this.#mayHoldNaN = true;
   }
@@ -117,7 +117,7 @@ export class PagePool {
     return Int32Array.from({ length: tokens * this.#config.kvHeads }, (_, i) => first + i);
   }
 
-  /** The same tokens in a page of their own. */
+  /** Copies the tokens to a new page. */
   async copy({ page, length }: PageBlock): Promise<number> {
     const [own] = (await this.take(1)) as [number];
     this.#copy ??= this.#compile(copyGraph(this.#config));
