@@ -3,7 +3,7 @@
  * layout. The gradient and the moments are allocated on first use.
  */
 
-import type { ModelConfig } from "@tinklet/models/config";
+import { loraScale, type ModelConfig } from "@tinklet/models/config";
 import { InputError } from "../errors.ts";
 import { createRandom } from "../random.ts";
 import { f32, type Value } from "../runtime/runtime.ts";
@@ -85,7 +85,7 @@ export function areFinite(values: Float32Array): boolean {
 
 /** Graph inputs of an adapter: views into its flat array, without copies. */
 export function adapterInputs({ layout, lora, values }: AdapterWeights): Record<string, Value> {
-  const inputs: Record<string, Value> = { "lora.scale": f32(Float32Array.of(lora.alpha / lora.rank), []) };
+  const inputs: Record<string, Value> = { "lora.scale": f32(Float32Array.of(loraScale(lora)), []) };
   for (const { name, inSize, outSize, offsetA, offsetB } of layout.modules) {
     inputs[`${name}.lora_A`] = f32(values.subarray(offsetA, offsetB), [layout.rank, inSize]);
     inputs[`${name}.lora_B`] = f32(values.subarray(offsetB, offsetB + outSize * layout.rank), [outSize, layout.rank]);

@@ -1,6 +1,6 @@
 /** Stacks the adapters of a batch for `sample/graph.ts`; a single adapter is used without a copy. */
 
-import type { ModelConfig } from "@tinklet/models/config";
+import { loraScale, type ModelConfig } from "@tinklet/models/config";
 import type { AdapterWeights } from "../adapter/adapter.ts";
 import { type LoraTargets, targetLinears } from "../adapter/layout.ts";
 import { f32, type Value } from "../runtime/runtime.ts";
@@ -82,7 +82,7 @@ export const selectionOf = (stack: AdapterStack, rows: readonly (AdapterWeights 
   rows.forEach((adapter, row) => {
     if (!adapter) return;
     const start = row * stack.rank + stack.columns.get(adapter)!;
-    select.fill(adapter.lora.alpha / adapter.lora.rank, start, start + adapter.layout.rank);
+    select.fill(loraScale(adapter.lora), start, start + adapter.layout.rank);
   });
   return f32(select, [rows.length, stack.rank]);
 };

@@ -581,7 +581,7 @@ describe("ends", () => {
       text.slice(0, text.indexOf(stop) + 3),
     );
     await expect(run({ params: { ...greedy, stop: "never" } })).rejects.toThrow(/need a tokenizer/);
-    await expect(run({ params: { ...greedy, stop: [""] } }, options)).rejects.toThrow(/empty text/);
+    await expect(run({ params: { ...greedy, stop: [""] } }, options)).rejects.toThrow(/must not be empty/);
   });
 
   it("fills the rest of the context when max_tokens is absent", async () => {
@@ -653,7 +653,7 @@ describe("ends", () => {
       [{ params: { topP: 0 } }, /params\.topP/],
       [{ params: { topK: 1.5 } }, /params\.topK/],
       [{ numSamples: 0 }, /numSamples/],
-      [{ params: { stop: ["a", 1] as unknown as string[] } }, /cannot be mixed/],
+      [{ params: { stop: ["a", 1] as unknown as string[] } }, /not both/],
     ] as const) {
       await expect(run(request as Partial<SampleRequest>)).rejects.toThrow(message);
     }

@@ -3,7 +3,7 @@
  * adapter's initial state; `toHost` copies the current one back. Weights that share a host array share device memory, so that a snapshot
  * costs nothing until its adapter changes.
  */
-import type { ModelConfig } from "@tinklet/models/config";
+import { loraScale, type ModelConfig } from "@tinklet/models/config";
 import { type Adapter, type AdapterWeights, areFinite } from "../adapter/adapter.ts";
 import { commonSize } from "../adapter/layout.ts";
 import type { Device, DeviceProgram, DeviceValue, RunInput } from "../runtime/device.ts";
@@ -69,7 +69,7 @@ export class DeviceAdapters {
   async inputs(weights: AdapterWeights): Promise<Record<string, RunInput>> {
     const { lora } = weights;
     const { matrices } = await this.version(weights);
-    return { "lora.scale": f32(Float32Array.of(lora.alpha / lora.rank), []), ...matrices };
+    return { "lora.scale": f32(Float32Array.of(loraScale(lora)), []), ...matrices };
   }
 
   /** The weights on the device; uploaded at the first use. */

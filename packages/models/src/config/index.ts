@@ -2,6 +2,7 @@
 export { ConfigError, ModelError, TokenizerError, WeightsError } from "../errors.ts";
 export { HubError, type HubErrorCode } from "../hub/hub-error.ts";
 export { endOfTextIds } from "./end-of-text.ts";
+export { loraScale } from "./lora-scale.ts";
 export { type ModelConfig, type RopeScaling, readConfig } from "./read-config.ts";
 export {
   attentionLinears,

@@ -4,6 +4,7 @@
  */
 
 import { setImmediate } from "node:timers/promises";
+import { loraScale } from "../config/lora-scale.ts";
 import type { ModelConfig } from "../config/read-config.ts";
 import { sameShape, weightShapes } from "../config/tensor-shapes.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
@@ -97,7 +98,7 @@ export function mergeAdapter(
     if (!sameShape(b.shape, [outSize, rank]))
       throw adapterMismatch(`${module}.lora_B.weight`, shapeMismatch(b, [outSize, rank]));
   }
-  const scale = adapter === undefined ? 0 : adapter.lora.alpha / adapter.lora.rank;
+  const scale = adapter === undefined ? 0 : loraScale(adapter.lora);
   const tensors = [...shapes].map(([name, shape]): MergedTensor => {
     const from = name === "lm_head.weight" && unties ? "model.embed_tokens.weight" : name;
     const module = modules.get(name.replace(/\.weight$/, ""));

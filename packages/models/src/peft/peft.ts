@@ -26,7 +26,7 @@ export interface StateTensor {
   readonly shape: readonly number[];
 }
 
-/** An adapter: rank and alpha (the scaling is `alpha / rank`), and tensors with PEFT's names. */
+/** An adapter: rank and alpha (see `loraScale`), and tensors with PEFT's names. */
 export interface PeftAdapter {
   readonly lora: { readonly rank: number; readonly alpha: number };
   /** Tensors by name, for example `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight`. */
