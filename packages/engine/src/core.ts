@@ -6,6 +6,7 @@
 import { readPeft, writePeft, writeTokenizer } from "@tinklet/models";
 import { readConfig } from "@tinklet/models/config";
 import type { ChatMessage, Tokenizer } from "@tinklet/models/tokenizer";
+import type { Adapter, AdapterWeights } from "./adapter/adapter.ts";
 import { AdapterStore } from "./adapter/adapter-store.ts";
 import { writeMerged } from "./adapter/merge.ts";
 import { exportState } from "./adapter/state.ts";
@@ -15,6 +16,7 @@ import type { MemoryPlan } from "./memory-plan.ts";
 import type { LoadedModel } from "./model/load.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import { type SampleHandle, Sampler } from "./sample/sampler.ts";
+import { DeviceAdapters } from "./train/device-adapters.ts";
 import { optimStep } from "./train/optimizer.ts";
 import { Trainer } from "./train/trainer.ts";
 import type {
@@ -64,6 +66,8 @@ export class EngineCore {
   readonly #trainer: Trainer;
   readonly #sampler: Sampler;
   readonly #adapters: AdapterStore;
+  /** The adapters' state on the device, if the runtime has one. */
+  readonly #onDevice: DeviceAdapters | undefined;
   readonly #queue: QueuedCall[] = [];
   #tokenizer: Promise<Tokenizer> | undefined;
   /** The running work, if any. */
@@ -75,7 +79,10 @@ export class EngineCore {
     this.info = options.info;
     this.#options = options;
     this.#adapters = new AdapterStore(model.config, options.adapterBytes);
+    this.#onDevice = runtime.device && new DeviceAdapters(model.config, runtime.device);
+    const adapters = this.#onDevice && { adapters: this.#onDevice };
     this.#trainer = new Trainer(model, runtime, {
+      ...adapters,
       activationBytes,
       contextLength,
       beforeRun: async () => {
@@ -85,6 +92,7 @@ export class EngineCore {
     });
     this.#sampler = new Sampler(model, runtime, {
       ...options,
+      ...adapters,
       eosTokenIds: options.info.eosTokenIds,
       tokenizer: () => this.#loadTokenizer(),
       compiler: async () => createCompiler(await this.#loadTokenizer(), this.info.vocabSize),
@@ -141,11 +149,21 @@ export class EngineCore {
 
   // ---- adapters
 
-  /** Runs a change that may free weights, and then drops their prefix cache. */
-  #forgetting<T>(change: () => T): T {
-    const result = change();
+  /** Runs a change that may free weights, and then drops their prefix cache and their memory on the device. */
+  async #forgetting<T>(change: () => T | Promise<T>): Promise<T> {
+    const result = await change();
     this.#sampler.keepPrefixesOf((weights) => this.#adapters.isHeld(weights));
+    const adapters = new Set(this.#adapters.live);
+    const values = [...adapters, ...this.#adapters.snapshots, ...this.#sampler.usedWeights()].map(
+      (held) => held.values,
+    );
+    this.#onDevice?.keepOnly({ values: new Set(values), adapters });
     return result;
+  }
+
+  /** The current state of weights in host arrays. */
+  async #onHost<Weights extends AdapterWeights | Adapter>(weights: Weights): Promise<Weights> {
+    return this.#onDevice ? this.#onDevice.toHost(weights) : weights;
   }
 
   createAdapter(options: LoraOptions): Promise<AdapterInfo> {
@@ -173,7 +191,7 @@ export class EngineCore {
   }
 
   exportState(id: AdapterId | SnapshotId, options: { optimizer?: boolean } = {}): Promise<AdapterState> {
-    return this.#enqueue(() => exportState(this.#adapters.either(id), options));
+    return this.#enqueue(async () => exportState(await this.#onHost(this.#adapters.either(id)), options));
   }
 
   importState(state: Coming<AdapterState>): Promise<AdapterInfo> {
@@ -189,7 +207,7 @@ export class EngineCore {
 
   savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {
     return this.#enqueue(async () => {
-      await writePeft(folder, exportState(this.#adapters.weights(id)!), this.info.origin);
+      await writePeft(folder, exportState(await this.#onHost(this.#adapters.weights(id)!)), this.info.origin);
       if (this.#options.path !== undefined) await writeTokenizer(this.#options.path, folder);
     });
   }
@@ -199,10 +217,10 @@ export class EngineCore {
   }
 
   saveMerged(id: AdapterId | SnapshotId, folder: string): Promise<void> {
-    return this.#enqueue(() =>
+    return this.#enqueue(async () =>
       writeMerged({
         ...this.#options,
-        adapter: this.#adapters.weights(id)!,
+        adapter: await this.#onHost(this.#adapters.weights(id)!),
         config: this.info.config,
         path: this.#options.path,
         folder,
@@ -221,7 +239,12 @@ export class EngineCore {
   }
 
   optimStep(adapterId: AdapterId, params: AdamParams = {}): Promise<OptimStepResult> {
-    return this.#enqueue(() => this.#forgetting(() => optimStep(this.#adapters.adapter(adapterId), params)));
+    return this.#enqueue(() =>
+      this.#forgetting(() => {
+        const adapter = this.#adapters.adapter(adapterId);
+        return this.#onDevice ? this.#onDevice.optimStep(adapter, params) : optimStep(adapter, params);
+      }),
+    );
   }
 
   // ---- sampling
@@ -277,7 +300,7 @@ export class EngineCore {
   stats(): Promise<EngineStats> {
     return Promise.resolve({
       weightsBytes: this.#options.model.bytes,
-      adaptersBytes: this.#adapters.bytes,
+      adaptersBytes: this.#adapters.bytes + (this.#onDevice?.bytes ?? 0),
       residentBytes: process.memoryUsage.rss(),
       ...this.#sampler.stats,
     });
@@ -295,6 +318,8 @@ export class EngineCore {
     await this.#working;
     await this.#sampler.dispose(reason);
     await this.#trainer.dispose();
+    await this.#onDevice?.dispose();
+    this.#options.runtime.device?.dispose();
     this.#adapters.clear();
   }
 }

@@ -49,6 +49,9 @@ interface Pending {
   readonly onToken?: (event: TokenEvent) => void;
 }
 
+/** One per process, because runs of two engines at once can crash a device's driver: 0 is free, 1 is held. */
+const deviceLock = new Int32Array(new SharedArrayBuffer(4));
+
 /** Calls with arguments of up to hundreds of megabytes. */
 const largeCalls = new Set(["importState", "loadState", "importSnapshot"]);
 
@@ -60,7 +63,7 @@ async function workerLink(
 ): Promise<Link> {
   const gate = createGate();
   const worker = await startThread(import.meta.url, "worker/worker", {
-    workerData: { source, options, gate } satisfies WorkerStart,
+    workerData: { source, options, gate, deviceLock } satisfies WorkerStart,
   });
   worker.once("exit", watchGate(gate));
   const pending = new Map<number, Pending>();
@@ -228,7 +231,9 @@ export async function openEngine(source: string, options: EngineOptions = {}): P
   const notice = onNotice ?? ((message: string) => console.warn(`tinklet engine: ${message}`));
   const more = signal ? { signal } : {};
   const link = inThread
-    ? directLink(await openCore(source, plain, { notice, progress: (progress) => onProgress?.(progress), ...more }))
+    ? directLink(
+        await openCore(source, plain, { notice, progress: (progress) => onProgress?.(progress), deviceLock, ...more }),
+      )
     : await workerLink(source, plain, { ...(onProgress ? { onProgress } : {}), onNotice: notice, ...more });
   const call = <Method extends string & keyof Engine>(method: Method): Engine[Method] =>
     ((...args: unknown[]) => link.call(method, args)) as Engine[Method];

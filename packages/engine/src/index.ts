@@ -1,5 +1,6 @@
 /** The engine's public exports. */
 export { arithmeticVersion } from "./arithmetic.ts";
+export { type FoundDevice, findDevices } from "./device/find-devices.ts";
 export { openEngine } from "./engine.ts";
 export * from "./errors.ts";
 export { defaultMemoryBudget } from "./memory-plan.ts";

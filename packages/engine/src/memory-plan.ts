@@ -52,7 +52,7 @@ export interface MemoryPlan {
  */
 export function planMemory(
   source: string,
-  { weightsBytes, budget, runtime }: { weightsBytes: number; budget: number; runtime: RuntimeName },
+  { weightsBytes, budget, runtime }: { weightsBytes: number; budget: number; runtime: RuntimeName | "device" },
 ): MemoryPlan {
   const isWasm = runtime === "wasm";
   const fits = (bytes: number, limit: number): boolean => bytes * 1.1 <= limit;
@@ -95,9 +95,9 @@ const packingFor = ({
 }: {
   readonly weightsBytes: number;
   readonly free: number;
-  readonly runtime: RuntimeName;
+  readonly runtime: RuntimeName | "device";
 }): Packing => {
-  if (runtime === "interpreter") return "none";
+  if (runtime === "interpreter" || runtime === "device") return "none";
   const isSmall = (packing: "decoding" | "all"): boolean => weightsBytes <= packLimitBytes[packing];
   if (runtime === "wasm") return isSmall("decoding") ? "decoding" : "none";
   const fits = (packing: Packing): boolean => free >= (packedCopies[packing] + packFree) * weightsBytes;

@@ -3,9 +3,11 @@ import { availableParallelism } from "node:os";
 import { type DownloadProgress, openModel } from "@tinklet/models";
 import { countParameters, endOfTextIds, type ModelConfig, readConfig } from "@tinklet/models/config";
 import { EngineCore } from "./core.ts";
+import { openDevice } from "./device/open-device.ts";
 import { ConfigError, MemoryError } from "./errors.ts";
 import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
 import { loadModel } from "./model/load.ts";
+import { createDeviceRuntime } from "./runtime/device-runtime.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime, nativeHint } from "./runtime/ort.ts";
 import type { Runtime } from "./runtime/runtime.ts";
@@ -23,6 +25,8 @@ export interface OpenCallbacks {
   readonly signal?: AbortSignal;
   /** Shared memory that marks native calls, on a thread that the process may stop. */
   readonly gate?: GateMemory;
+  /** Held by the one thread of the process that runs something on a device. */
+  readonly deviceLock?: Int32Array<SharedArrayBuffer>;
 }
 
 export interface RuntimeChoice {
@@ -53,6 +57,22 @@ export async function chooseRuntime(
   return loadWasmRuntime(threads);
 }
 
+/** The device's runtime, if the options ask for one and it can be opened; otherwise a runtime of the CPU. */
+async function openRuntime(options: PlainOptions, { notice, gate, deviceLock }: OpenCallbacks): Promise<Runtime> {
+  const threads = options.threads ?? availableParallelism();
+  const isNative = options.runtime === undefined || options.runtime === "auto" || options.runtime === "native";
+  const device = await openDevice(isNative ? (options.device ?? "cpu") : "cpu", {
+    threads,
+    notice,
+    gate,
+    lock: deviceLock,
+    memoryBudgetBytes: options.memoryBudgetBytes,
+  });
+  if (device) return createDeviceRuntime(device); // its native calls pass the gate one by one
+  const choose = () => chooseRuntime(options.runtime, { threads, notice });
+  return gate ? gatedRuntime(await throughGate(gate, choose), gate) : choose();
+}
+
 /** The context length of an engine without the option. */
 function defaultContext(config: ModelConfig, cacheBytes: number, notice: (message: string) => void): number {
   const length = longestCached(config, cacheBytes);
@@ -74,17 +94,21 @@ function defaultContext(config: ModelConfig, cacheBytes: number, notice: (messag
 
 /** @throws ConfigError, WeightsError, MemoryError; where possible before anything large is read. */
 export async function openCore(source: string, options: PlainOptions, callbacks: OpenCallbacks): Promise<EngineCore> {
-  const { notice, progress, signal, gate } = callbacks;
+  const { notice, progress, signal } = callbacks;
   const { cacheDir, offline } = options;
   const opened = await openModel(source, { cacheDir, offline, signal, onProgress: progress });
   try {
     signal?.throwIfAborted();
     const config = readConfig(opened.config);
     const parameters = countParameters(config);
-    const choose = () => chooseRuntime(options.runtime, { threads: options.threads ?? availableParallelism(), notice });
-    const runtime = gate ? gatedRuntime(await throughGate(gate, choose), gate) : await choose();
-    const budget = options.memoryBudgetBytes ?? defaultMemoryBudget();
-    const memory = planMemory(source, { weightsBytes: parameters * 4, budget, runtime: runtime.name });
+    const runtime = await openRuntime(options, callbacks);
+    const { device } = runtime;
+    const budget = device?.memoryBytes ?? options.memoryBudgetBytes ?? defaultMemoryBudget();
+    const memory = planMemory(source, {
+      weightsBytes: parameters * 4,
+      budget,
+      runtime: device === undefined ? runtime.name : "device",
+    });
     const contextLength = Math.min(
       options.contextLength ?? defaultContext(config, memory.cacheBytes, notice),
       config.contextLength,
@@ -102,12 +126,13 @@ export async function openCore(source: string, options: PlainOptions, callbacks:
       runtime,
       path: opened.path,
       contextLength,
-      maxBatch: options.maxBatch ?? 32,
+      maxBatch: options.maxBatch ?? device?.plan.sequences ?? 32,
       loadTokenizer: () => ("value" in tokenizer ? Promise.resolve(tokenizer.value) : Promise.reject(tokenizer.error)),
       info: {
         origin: opened.origin,
         architecture: config.architecture,
         runtime: runtime.name,
+        ...(device && { device: { kind: device.kind, name: device.name, memoryBytes: device.memoryBytes } }),
         vocabSize: config.vocabSize,
         contextLength,
         hiddenSize: config.hiddenSize,

@@ -5,6 +5,8 @@ import type { EngineOptions, SampleRequest, SamplingParams } from "./types.ts";
 
 const runtimes: readonly unknown[] = ["auto", "native", "wasm", "interpreter"] satisfies EngineOptions["runtime"][];
 
+const devices: readonly unknown[] = ["auto", "cpu", "cuda", "webgpu"] satisfies EngineOptions["device"][];
+
 /** @throws InputError naming the option. */
 export function checkOptions(options: EngineOptions): void {
   for (const name of ["threads", "contextLength", "maxBatch"] as const) {
@@ -13,12 +15,19 @@ export function checkOptions(options: EngineOptions): void {
       throw new InputError(name, `${String(value)} is not a positive integer`);
     }
   }
-  const { memoryBudgetBytes, runtime }: { memoryBudgetBytes?: unknown; runtime?: unknown } = options;
+  const { memoryBudgetBytes, runtime, device }: { [Name in "memoryBudgetBytes" | "runtime" | "device"]?: unknown } =
+    options;
   if (memoryBudgetBytes !== undefined && !(Number.isFinite(memoryBudgetBytes) && (memoryBudgetBytes as number) > 0)) {
     throw new InputError("memoryBudgetBytes", `${String(memoryBudgetBytes)} is not a number of bytes`);
   }
   if (runtime !== undefined && !runtimes.includes(runtime)) {
     throw new InputError("runtime", `${String(runtime)} is not one of ${runtimes.join(", ")}`);
+  }
+  if (device !== undefined && !devices.includes(device)) {
+    throw new InputError("device", `must be one of ${devices.join(", ")}, got ${String(device)}`);
+  }
+  if ((device === "cuda" || device === "webgpu") && (runtime === "wasm" || runtime === "interpreter")) {
+    throw new InputError("device", `${device} needs the native runtime, got runtime ${String(runtime)}`);
   }
 }
 

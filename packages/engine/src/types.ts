@@ -252,15 +252,22 @@ export interface SampleOptions {
 }
 
 export type RuntimeName = "native" | "wasm" | "interpreter";
+/** Where an engine computes: `auto` is CUDA, else WebGPU on real hardware, else the CPU. */
+export type DeviceChoice = "auto" | "cpu" | "cuda" | "webgpu";
 
 export interface EngineOptions {
   /** `auto` selects the native runtime if it is installed, otherwise WebAssembly with a notice. @defaultValue "auto" */
   readonly runtime?: "auto" | RuntimeName;
+  /**
+   * `auto` falls back to the CPU with a notice; a device requested by name that cannot be used is a DeviceError. Devices need the native
+   * runtime. See docs/gpu.md for what was tried. @defaultValue "cpu"
+   */
+  readonly device?: DeviceChoice;
   /** Threads of the runtime. @defaultValue the number of cores */
   readonly threads?: number;
   /**
    * Upper bound of weights, adapters, activations and caches together.
-   * @defaultValue 80 % of the memory of the machine, or of the container if its limit is lower
+   * @defaultValue 80 % of the memory of the machine, or of the container if its limit is lower; 90 % of the free memory of a device
    */
   readonly memoryBudgetBytes?: number;
   /**
@@ -283,11 +290,22 @@ export interface EngineOptions {
   readonly onNotice?: (message: string) => void;
 }
 
+/** The device that an engine computes on. */
+export interface DeviceInfo {
+  readonly kind: "cuda" | "webgpu" | "cpu";
+  /** For example `NVIDIA H200`. */
+  readonly name: string;
+  /** Limit of the engine's memory on the device, in bytes. */
+  readonly memoryBytes: number;
+}
+
 /** Description of an opened model. */
 export interface ModelInfo {
   readonly origin: string;
   readonly architecture: "llama" | "mistral" | "qwen2" | "qwen3";
   readonly runtime: RuntimeName;
+  /** Absent on the CPU. */
+  readonly device?: DeviceInfo;
   readonly vocabSize: number;
   readonly contextLength: number;
   readonly hiddenSize: number;

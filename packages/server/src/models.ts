@@ -57,6 +57,8 @@ function remembered<T>(load: () => Promise<T>): () => Promise<T> {
 
 /** The options of each of `count` engines, with an equal part of the memory budget: by default an engine uses the whole budget. */
 export function optionsPerEngine(engine: EngineOptions = {}, count: number): EngineOptions {
+  const isOnHost = engine.device === undefined || engine.device === "cpu";
+  if (!isOnHost && count === 1) return engine; // a device has a default of its own
   const budget = engine.memoryBudgetBytes ?? defaultMemoryBudget();
   return { ...engine, memoryBudgetBytes: Math.floor(budget / count) };
 }

@@ -30,6 +30,8 @@ export interface ServeOptions extends ServerOptions {
 
 /** A server that listens on a socket. */
 export interface RunningServer {
+  /** Names of the devices that the engines compute on. */
+  readonly device: string;
   /** Base URL for clients on this machine (`TINKER_BASE_URL`). */
   readonly url: string;
   /** Base URL for clients on other machines: `publicUrl` of the options. @defaultValue `url` */
@@ -133,8 +135,18 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     const path = server.studioPath(place);
     return path === undefined ? undefined : `${outerUrl}${path}`;
   };
-  const { fetch, recovered } = server;
-  return { url, publicUrl: outerUrl, port: bound, fetch, studioUrl, recovered, close, [Symbol.asyncDispose]: close };
+  const { fetch, recovered, device } = server;
+  return {
+    device,
+    url,
+    publicUrl: outerUrl,
+    port: bound,
+    fetch,
+    studioUrl,
+    recovered,
+    close,
+    [Symbol.asyncDispose]: close,
+  };
 }
 
 /** Whether a host name or address is loopback (`localhost`, `127.0.0.0/8`, `::1`). */

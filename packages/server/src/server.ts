@@ -3,7 +3,7 @@
  * closing finishes them or keeps them for the next start. It opens no socket: `fetch` answers requests, and `serve()` listens.
  */
 import { dirname } from "node:path";
-import { arithmeticVersion, type Engine } from "@tinklet/engine";
+import { arithmeticVersion, type DeviceInfo, type Engine } from "@tinklet/engine";
 import type { TokenizerFiles } from "@tinklet/models";
 import type { Studio } from "@tinklet/wire";
 import { type Clock, systemClock } from "@tinklet/wire/clock";
@@ -23,7 +23,7 @@ import { createLog, type Log, type LogFormat } from "./log.ts";
 import { Queue } from "./queue/queue.ts";
 import { EngineQueue } from "./queue/scheduling/engine-queue.ts";
 import { createSessionActivity } from "./session-activity.ts";
-import { keepArithmetic } from "./store/arithmetic.ts";
+import { keepArithmetic, keepDevice } from "./store/arithmetic.ts";
 import { removeRecord, writeRecord } from "./store/server-record.ts";
 import { openStore } from "./store/store.ts";
 import { countDeaths } from "./store/tables/requests.ts";
@@ -83,12 +83,27 @@ export interface ServerOptions {
   readonly arithmetic?: number;
   /** Runs a function after the I/O callbacks of this turn of the event loop; for the simulator. @defaultValue setImmediate */
   readonly nextTurn?: (run: () => void) => void;
+  /** Called with notices for the user, for example that the folder was used on another device. */
+  readonly onNotice?: ((message: string) => void) | undefined;
   /** Called at named instants of the life of a request; for crash drills. */
   readonly onPoint?: (point: string) => void;
 }
 
+/** The kinds of device that engines compute on, for example `cuda` or, with models on several, `cpu+cuda`. */
+const deviceKinds = (engines: readonly Engine[]): string =>
+  [...new Set(engines.map(({ info }) => info.device?.kind ?? "cpu"))].sort().join("+") || "cpu";
+
+/** The devices' names for people. */
+const deviceNames = (engines: readonly Engine[]): string =>
+  [...new Set(engines.map(({ info }) => nameOf(info.device)))].join(", ") || "CPU";
+
+const nameOf = (device: DeviceInfo | undefined): string =>
+  device === undefined ? "CPU" : `${device.name} (${device.kind}, ${(device.memoryBytes / 1e9).toFixed(1)} GB)`;
+
 /** A server without a socket: requests go through `fetch`. */
 export interface TinkletServer {
+  /** Names of the devices that the engines compute on, with their memory: `CPU`, `NVIDIA H200 (cuda, 127.8 GB)`. */
+  readonly device: string;
   /** Answers one request. Never rejects. @param peer - the connection of the request. @defaultValue none: a call from this process */
   readonly fetch: (request: Request, peer?: Peer) => Promise<Response>;
   readonly log: Log;
@@ -186,6 +201,14 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     throw error;
   }
 
+  const device = deviceKinds(engines);
+  const deviceBefore = await keepDevice(store.db, device);
+  if (deviceBefore !== undefined) {
+    const meaning = "runs that resume here may differ in their last bits from runs that stay on one device";
+    log.warn("device.changed", { folder: deviceBefore, now: device, meaning });
+    options.onNotice?.(`this data folder was last used on ${deviceBefore} and now runs on ${device}: ${meaning}`);
+  }
+
   const sessionActivity = createSessionActivity(clock);
   let closing: Promise<void> | undefined;
   const recovered = queue.recover();
@@ -262,7 +285,15 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     closing ??= close();
     return closing;
   };
-  return { fetch: app, log, recovered, studioPath, close: closeOnce, [Symbol.asyncDispose]: closeOnce };
+  return {
+    device: deviceNames(engines),
+    fetch: app,
+    log,
+    recovered,
+    studioPath,
+    close: closeOnce,
+    [Symbol.asyncDispose]: closeOnce,
+  };
 }
 
 /** The record is for other programs; a full disk must not stop the server. */

@@ -64,6 +64,16 @@ export class AdapterStore {
     return false;
   }
 
+  /** All live adapters. */
+  get live(): Iterable<Adapter> {
+    return this.#adapters.values();
+  }
+
+  /** All snapshots. */
+  get snapshots(): Iterable<AdapterWeights> {
+    return this.#snapshots.values();
+  }
+
   describe(adapterId: AdapterId): AdapterInfo {
     const { lora, layout, step } = this.adapter(adapterId);
     return { adapterId, lora, parameters: layout.size, step };

@@ -6,6 +6,7 @@ import * as ops from "../graph/ops.ts";
 import type { DeviceValue } from "../runtime/device.ts";
 import { f32, i32 } from "../runtime/runtime.ts";
 import { openTestDevice, testKinds } from "../testing/devices.ts";
+import { OrtFailure } from "./ort-api.ts";
 import type { OrtDevice } from "./ort-device.ts";
 
 const width = 256;
@@ -149,5 +150,24 @@ it("runs 10,000 times without growing", async () => {
   // An output that was never freed would add up to 10 MB, its bookkeeping alone to 2 MB; half of that is allowed for noise of the heap.
   expect(process.memoryUsage().rss - rss).toBeLessThan(2e7);
   expect(device.valueBytes).toBe(4 * 16 * width);
+  device.dispose();
+});
+
+it("a lost device fails every later call with the first failure, and one without memory does not", async () => {
+  const device = await openTestDevice("cpu");
+  const value = await device.upload(f32(Float32Array.of(1), [1]));
+  const failing = (message: string) => () => {
+    throw new OrtFailure("RunWithBinding", 1, message);
+  };
+  const memory = () => device.exclusively(failing("CUDA failure 2: out of memory"));
+  expect(memory).toThrow(expect.objectContaining({ code: "device_memory" }));
+  expect((await device.download(value)).data).toEqual(Float32Array.of(1));
+  const lost = expect.objectContaining({
+    code: "device_lost",
+    message: expect.stringContaining("illegal memory access"),
+  });
+  expect(() => device.exclusively(failing("CUDA failure 700: an illegal memory access"))).toThrow(lost);
+  expect(memory).toThrow(lost);
+  await expect(device.download(value)).rejects.toEqual(lost);
   device.dispose();
 });

@@ -84,6 +84,8 @@ export interface Device {
   compile(graph: Graph, weights: WeightMap, options?: DeviceCompileOptions): Promise<DeviceProgram>;
   upload(value: Value): Promise<DeviceValue>;
   download(value: DeviceValue): Promise<Value>;
+  /** Frees all programs and values. Idempotent. */
+  dispose(): void;
 }
 
 /** @throws EngineError when the value was released. */

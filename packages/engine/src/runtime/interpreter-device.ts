@@ -131,6 +131,9 @@ export function createInterpreterDevice(options: InterpreterDeviceOptions = {}):
       traffic.fromDevice += bytesOf(copy);
       return Promise.resolve(copy);
     },
+    dispose: () => {
+      for (const value of [...values]) value.release();
+    },
   };
   return { ...createDeviceRuntime(device), name: "interpreter", device };
 }

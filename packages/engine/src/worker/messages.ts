@@ -12,6 +12,8 @@ export interface WorkerStart {
   readonly options: PlainOptions;
   /** Shared memory in which the engine's thread marks native calls. */
   readonly gate: GateMemory;
+  /** Shared memory of the lock that one thread of the process holds while it runs something on a device. */
+  readonly deviceLock: Int32Array<SharedArrayBuffer>;
 }
 
 export type ToWorker =

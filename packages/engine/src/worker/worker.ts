@@ -20,6 +20,13 @@ function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuf
   return found;
 }
 
+/** Ends the thread, so that every pending call fails as after any death of the engine: nothing can be computed on a lost device. */
+const endWith = (error: unknown): void => {
+  setImmediate(() => {
+    throw error;
+  });
+};
+
 function wholeOnes(whole: Promise<void>, arg: unknown): Promise<unknown> {
   const coming = whole.then(() => arg);
   coming.catch(() => {}); // avoids an unhandled rejection; the call itself rejects when it runs
@@ -58,11 +65,14 @@ function serve(core: EngineCore): void {
     const { id, method, args, places } = message;
     call(id, method, places ? comingArgs(id, args, places) : args)
       .then((value) => port.postMessage({ type: "result", id, value } satisfies FromWorker, [...buffersOf(value)]))
-      .catch((error: unknown) => send({ type: "error", id, error: toPlainError(error) }));
+      .catch((error: unknown) => {
+        if ((error as { code?: unknown }).code === "device_lost") endWith(error);
+        else send({ type: "error", id, error: toPlainError(error) });
+      });
   });
 }
 
-const { source, options, gate } = workerData as WorkerStart;
+const { source, options, gate, deviceLock } = workerData as WorkerStart;
 const opening = new AbortController();
 function abort({ type }: ToWorker): void {
   if (type === "abort") opening.abort();
@@ -72,6 +82,7 @@ try {
   const core = await openCore(source, options, {
     signal: opening.signal,
     gate,
+    deviceLock,
     notice: (message) => send({ type: "notice", message }),
     progress: (progress) => send({ type: "progress", progress }),
   });

@@ -17,11 +17,16 @@ export interface LocalOptions {
   readonly dataDir?: string | undefined;
   /** Models to serve: folders, files or Hub ids, or `name=path`. @defaultValue the bundled model, `tinklet/base` */
   readonly models?: readonly string[] | undefined;
+  /**
+   * Where the server computes: `auto` is CUDA, else WebGPU on a hardware GPU, else the CPU; `cuda` and `webgpu` fail with `no_device` if
+   * they cannot be used. docs/gpu.md lists what was tried. @defaultValue "cpu"
+   */
+  readonly device?: "auto" | "cpu" | "cuda" | "webgpu" | undefined;
   /** Reject requests that the hosted service is known to reject, so that programs tested here work there. @defaultValue false */
   readonly strict?: boolean | undefined;
 }
 
-const localNames: OptionNames<LocalOptions> = { dataDir: true, models: true, strict: true };
+const localNames: OptionNames<LocalOptions> = { dataDir: true, device: true, models: true, strict: true };
 
 /** The parts of a running server that the client uses. */
 export interface LocalServer {
@@ -40,7 +45,7 @@ export async function startLocal(
   load: () => Promise<unknown> = () => import(/* webpackIgnore: true */ /* @vite-ignore */ serverPackage),
 ): Promise<{ readonly server: LocalServer; readonly client: ClientOptions }> {
   checkClientOptions("ServiceClient.local", options, localNames);
-  const { dataDir, models, strict, ...client } = options;
+  const { dataDir, device, models, strict, ...client } = options;
   const { localDataDir } = await import("./data-dir.node.ts");
   const folder = localDataDir(dataDir);
   if (folder !== undefined) {
@@ -76,7 +81,7 @@ export async function startLocal(
   }
   const server = await module.startLocalServer({
     ...omitUndefined({ dataDir: folder }),
-    ...omitUndefined({ models, strict }),
+    ...omitUndefined({ device, models, strict }),
   });
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
   return {

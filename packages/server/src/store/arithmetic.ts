@@ -25,3 +25,24 @@ export async function keepArithmetic(
   });
   return folder === release ? undefined : { folder, release };
 }
+
+/** Devices of folders that were written before devices were stored. */
+const firstDevice = "cpu";
+
+/**
+ * Stores the kinds of device that the folder is used on: bits of passes are promised on one kind only.
+ *
+ * @returns the kinds before if they were others, otherwise undefined.
+ */
+export async function keepDevice(db: Database, device: string): Promise<string | undefined> {
+  const before = await db.write((sql) => {
+    const row = sql.get<{ value: string }>("SELECT value FROM meta WHERE key = 'device'");
+    const used = sql.get("SELECT 1 FROM models LIMIT 1") !== undefined;
+    sql.run(
+      "INSERT INTO meta (key, value) VALUES ('device', ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+      device,
+    );
+    return row?.value ?? (used ? firstDevice : device);
+  });
+  return before === device ? undefined : before;
+}

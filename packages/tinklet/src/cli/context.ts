@@ -3,6 +3,7 @@ import { setMaxListeners } from "node:events";
 import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
 import type { FoundServer } from "@tinklet/sdk/environment";
 import { environment, findRunningServer, localDataDir, localKey } from "@tinklet/sdk/environment";
+import type { DeviceChoice } from "@tinklet/server";
 import type { Studio } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Output } from "./output/output.ts";
@@ -70,6 +71,11 @@ export class Context {
     return this.keepsNothing ? undefined : localDataDir(this.#input.text("data-dir"));
   }
 
+  /** Where a local server computes; `undefined` for its default, the CPU. */
+  get device(): DeviceChoice | undefined {
+    return this.#input.text("device") as DeviceChoice | undefined;
+  }
+
   /** The client, created once. @param models - models of a local server. Default: the bundled model */
   service(models: readonly string[] = []): Promise<ServiceClient> {
     this.#service ??= this.#connect(models);
@@ -126,6 +132,7 @@ export class Context {
     const starting = startLocalServer({
       ...omitUndefined({ dataDir: this.dataDir, studio: this.studio }),
       ...(this.studio === undefined ? {} : { port: 0 }),
+      ...omitUndefined({ device: this.device }),
       engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
       ...(models.length === 0 ? {} : { models }),
     });

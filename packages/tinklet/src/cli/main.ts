@@ -66,6 +66,7 @@ const globalHelp = `Options of every command, before or after it:
       --api-key-file FILE   a file with the key, - for stdin
       --local               use a local server: no key, no network
       --data-dir FOLDER     data folder of --local  [TINKLET_DATA_DIR, else ~/.tinklet]; memory stores nothing
+      --device DEVICE       where --local and serve compute: cpu (default), cuda, webgpu, or auto for the best GPU
   -q, --quiet               results and errors only
       --no-color            no colours            [NO_COLOR]
   -h, --help                help on a command

@@ -23,6 +23,12 @@ export const globalOptions: Readonly<Record<string, OptionSpec>> = {
   "api-key-file": { type: "string", value: "FILE", about: "a file with the key, - for stdin" },
   local: { type: "boolean", about: "use a local server: no key, no network" },
   "data-dir": { type: "string", value: "FOLDER", about: "data folder of --local" },
+  device: {
+    type: "string",
+    value: "DEVICE",
+    choices: ["auto", "cpu", "cuda", "webgpu"],
+    about: "where --local and serve compute: cpu (default), cuda, webgpu or auto",
+  },
   quiet: { type: "boolean", short: "q", about: "results and errors only" },
   "no-color": { type: "boolean", about: "no colours" },
   help: { type: "boolean", short: "h", about: "this help" },

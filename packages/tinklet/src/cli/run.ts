@@ -73,6 +73,6 @@ function commandHelp({ usage: line, about, options = {}, examples = [] }: Comman
 }
 
 function optionLine([name, { type, short, value, choices, about }]: [string, OptionSpec]): readonly [string, string] {
-  const shown = type === "boolean" ? "" : ` ${choices?.join("|") ?? value ?? name.toUpperCase().replace(/^.*-/, "")}`;
+  const shown = type === "boolean" ? "" : ` ${value ?? choices?.join("|") ?? name.toUpperCase().replace(/^.*-/, "")}`;
   return [`${short === undefined ? "    " : `-${short}, `}--${name}${shown}`, about];
 }

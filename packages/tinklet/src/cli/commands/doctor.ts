@@ -35,6 +35,7 @@ export const doctor: Command = {
       ["Node", node],
       ["Packages", packages],
       ["Runtime", runtime],
+      ["Device", device],
       ["Memory", memory],
       ["Disk", () => disk(context)],
       ["Key", () => key(input, context)],
@@ -102,6 +103,24 @@ async function runtime(): Promise<Finding> {
         detail: `WebAssembly, about four times slower: onnxruntime-node cannot be loaded (${reason})`,
         ...(hint === undefined ? {} : { hint: `Everything works on it; ${hint}` }),
       };
+}
+
+/** The GPUs that `--device` can use; a GPU that lacks software is a warning with the line that installs it. */
+async function device(): Promise<Finding> {
+  const { findDevices } = await import("@tinklet/server");
+  const devices = await findDevices();
+  const usable = devices.find(({ reason, isHardware }) => reason === undefined && isHardware);
+  if (usable !== undefined) {
+    const free = usable.freeBytes === undefined ? "" : `, ${formatSize(usable.freeBytes)} free`;
+    return { status: "ok", detail: `${usable.name} (${usable.kind}${free}): use it with --device ${usable.kind}` };
+  }
+  const repairable = devices.find(({ name, reason }) => name !== undefined && reason !== undefined);
+  if (repairable !== undefined) {
+    const detail = `${repairable.name} cannot be used: ${repairable.reason}`;
+    return { status: "warning", detail, ...omitUndefined({ hint: repairable.hint }) };
+  }
+  const reasons = devices.map(({ kind, reason, name }) => `${kind}: ${reason ?? `${name}, not known to be hardware`}`);
+  return { status: "ok", detail: `CPU (${reasons.join("; ")})` };
 }
 
 async function memory(): Promise<Finding> {

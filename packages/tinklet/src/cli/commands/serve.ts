@@ -54,7 +54,7 @@ export const serve: Command = {
     log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
   },
   examples: ["serve", "serve --model Qwen/Qwen3-0.6B --port 0"],
-  async run(input, { output, signal, dataDir }) {
+  async run(input, { output, signal, dataDir, device }) {
     const server = await import("@tinklet/server");
     const [host, port, keyFile, budget, maxDisk] = [
       input.text("host"),
@@ -74,6 +74,7 @@ export const serve: Command = {
     const models = await server.resolveModels(input.texts("model"), {
       engine: {
         onNotice: engineNotices(output),
+        ...omitUndefined({ device }),
         ...(budget === undefined ? {} : { memoryBudgetBytes: bytes(budget, "memory-budget") }),
       },
     });
@@ -96,12 +97,14 @@ export const serve: Command = {
         port: running.port,
         public_url: running.publicUrl,
         models: models.map(({ name }) => name),
+        device: running.device,
         studio: running.studioUrl() ?? null,
         data_dir: dataDir ?? null,
       });
     else {
       const outer = running.publicUrl === running.url ? "" : `, behind ${running.publicUrl}`;
       output.line(`Serving ${models.map(({ name }) => name).join(", ")} on ${running.url}${outer}`);
+      output.note(`Computes on: ${running.device}`);
       output.note(
         dataDir === undefined
           ? "Stores nothing: all runs and checkpoints are lost when it stops (Ctrl-C)."
