@@ -1,5 +1,5 @@
 // Records the fixtures that the tests of GGUF and of tokenizers compare with: `node test/interop/weights/record.mjs`. Makes a virtual
-// environment under .venv/gguf with `gguf` and `tokenizers` from PyPI, which the suite itself does not need. The fixtures are
+// environment under .venv/gguf with `gguf`, `tiktoken` and `tokenizers` from PyPI, which the suite itself does not need. The fixtures are
 // committed.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -18,6 +18,18 @@ function run(command, ...args) {
 }
 
 if (!existsSync(python)) run("python3", "-m", "venv", venv);
-run(python, "-m", "pip", "install", "--quiet", "gguf==0.19.0", "numpy", "tokenizers==0.23.3");
+run(
+  python,
+  "-m",
+  "pip",
+  "install",
+  "--quiet",
+  "gguf==0.19.0",
+  "numpy",
+  "regex",
+  "tiktoken==0.14.0",
+  "tokenizers==0.23.3",
+);
 run(python, join(here, "record.py"), fixtures);
 run(python, join(here, "record_tokenizers.py"), fixtures);
+run(python, join(here, "record_tiktoken.py"), fixtures);

@@ -3,6 +3,7 @@
  * is not checked for updates, because a model's tokenizer does not change after training. No `node:` imports: the cache is injected.
  */
 import { TokenizerError } from "../errors.ts";
+import { isTiktoken } from "../tokenizer/is-tiktoken.ts";
 import type { TokenizerFileName, TokenizerFiles } from "../tokenizer/types.ts";
 import { type HubClient, type HubClientOptions, type HubText, hubClient } from "./hub-client.ts";
 import { HubError } from "./hub-error.ts";
@@ -30,19 +31,26 @@ const optionalFiles = ["tokenizer_config.json", "generation_config.json", "chat_
 export async function readTokenizerOnHub(source: Source): Promise<TokenizerFiles> {
   const read = textReader(source);
   const definition = await read("tokenizer.json");
-  if (definition === undefined) {
+  const ranks = definition === undefined ? await readTiktoken(read) : undefined;
+  if (definition === undefined && ranks === undefined) {
     throw new TokenizerError(`${repositoryOf(source.id)} has no tokenizer.json`, {
       code: "no_tokenizer",
-      hint: "only tokenizers with a tokenizer.json are supported; save_pretrained() in Python writes one",
+      hint: "only tokenizers with a tokenizer.json, and Kimi's with a tiktoken.model, are supported; save_pretrained() in Python writes one",
     });
   }
   const [config, generation, template] = await Promise.all(optionalFiles.map(read));
   return {
-    "tokenizer.json": definition,
+    "tokenizer.json": definition ?? "",
+    ...(ranks === undefined ? {} : { "tiktoken.model": ranks }),
     "tokenizer_config.json": config,
     "generation_config.json": generation,
     "chat_template.jinja": template,
   };
+}
+
+/** `tiktoken.model`, if the settings name its class. */
+async function readTiktoken(read: (file: TokenizerFileName) => Promise<string | undefined>) {
+  return isTiktoken(await read("tokenizer_config.json")) ? read("tiktoken.model") : undefined;
 }
 
 function textReader({ id, client, cache, offline }: Source): (file: TokenizerFileName) => Promise<string | undefined> {

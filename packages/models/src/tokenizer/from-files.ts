@@ -7,6 +7,8 @@ import { endOfTextIds } from "../config/end-of-text.ts";
 import { TokenizerError } from "../errors.ts";
 import { normalizeDefinition } from "./definition.ts";
 import { tokenizerFromDefinition } from "./from-definition.ts";
+import { tokenizerFromTiktoken } from "./from-tiktoken.ts";
+import { tiktokenClass } from "./is-tiktoken.ts";
 import type { Tokenizer, TokenizerFileName, TokenizerFiles } from "./types.ts";
 
 type Settings = Readonly<Record<string, unknown>>;
@@ -47,10 +49,26 @@ export function tokenizerFromFiles(files: TokenizerFiles, origin: string): Token
     }
     throw new TokenizerError(`${origin}: ${name} must be a JSON object`);
   };
+  const settings = parsed("tokenizer_config.json");
+  const model = files["tiktoken.model"];
+  if (model !== undefined && settings["tokenizer_class"] === tiktokenClass) {
+    const [generation, config] = [parsed("generation_config.json"), parsed("config.json")];
+    const specialTokens = specialTokensOf(settings);
+    const templates = chatTemplatesOf(files["chat_template.jinja"], settings);
+    return tokenizerFromTiktoken({
+      model,
+      settings,
+      specialTokens,
+      origin,
+      eosTokenIds: (eosId) => endOfTextIds(eosId, generation["eos_token_id"], config["eos_token_id"]),
+      hasChatTemplate: templates.size > 0,
+      chatTemplate: createChatTemplate({ templates, specialTokens, origin }),
+    });
+  }
   return tokenizerFromParts(
     {
       definition: parsed("tokenizer.json"),
-      settings: parsed("tokenizer_config.json"),
+      settings,
       generation: parsed("generation_config.json"),
       config: parsed("config.json"),
       template: files["chat_template.jinja"],

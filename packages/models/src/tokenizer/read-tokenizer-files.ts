@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { TokenizerError } from "../errors.ts";
 import { readSmallText } from "../weights/weight-file.ts";
+import { isTiktoken } from "./is-tiktoken.ts";
 import type { TokenizerFileName, TokenizerFiles } from "./types.ts";
 
 /** Limit; the largest published `tokenizer.json` has about 35 MB. */
@@ -14,21 +15,25 @@ const largestSettingsBytes = 16 * 1024 * 1024;
 export function readTokenizerFiles(folder: string): TokenizerFiles {
   const read = (name: TokenizerFileName): string | undefined => {
     const path = join(folder, name);
-    const largest = name === "tokenizer.json" ? largestTokenizerBytes : largestSettingsBytes;
+    const largest =
+      name === "tokenizer.json" || name === "tiktoken.model" ? largestTokenizerBytes : largestSettingsBytes;
     return existsSync(path) ? readSmallText(path, largest) : undefined;
   };
   const definition = read("tokenizer.json");
-  if (definition === undefined) {
+  const settings = read("tokenizer_config.json");
+  const ranks = definition === undefined && isTiktoken(settings) ? read("tiktoken.model") : undefined;
+  if (definition === undefined && ranks === undefined) {
     throw new TokenizerError(`${folder} has no tokenizer.json`, {
       code: "no_tokenizer",
       hint: existsSync(join(folder, "tokenizer.model"))
         ? "it has a tokenizer.model; AutoTokenizer.from_pretrained(...).save_pretrained(...) writes the tokenizer.json"
-        : "only tokenizers with a tokenizer.json are supported; save_pretrained() in Python writes one",
+        : "only tokenizers with a tokenizer.json, and Kimi's with a tiktoken.model, are supported; save_pretrained() in Python writes one",
     });
   }
   return {
-    "tokenizer.json": definition,
-    "tokenizer_config.json": read("tokenizer_config.json"),
+    "tokenizer.json": definition ?? "",
+    ...(ranks === undefined ? {} : { "tiktoken.model": ranks }),
+    "tokenizer_config.json": settings,
     "generation_config.json": read("generation_config.json"),
     "config.json": read("config.json"),
     "chat_template.jinja": read("chat_template.jinja"),

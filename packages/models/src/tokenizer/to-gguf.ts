@@ -28,6 +28,12 @@ const notesKey = "tinklet.tokenizer.notes";
  * @throws TokenizerError if GGUF cannot represent it.
  */
 export function tokenizerToGguf(files: TokenizerFiles, rows: number, origin: string): GgufTokenizer {
+  if (files["tokenizer.json"] === "") {
+    throw new TokenizerError(`${origin}: GGUF cannot represent a tokenizer without a tokenizer.json`, {
+      code: "unsupported_tokenizer",
+      hint: "export with format merged, which keeps the original tokenizer",
+    });
+  }
   const tokenizer = tokenizerFromFiles(files, origin); // also validates the files
   const definition = normalizeDefinition(JSON.parse(files["tokenizer.json"]), origin);
   const settings = JSON.parse(files["tokenizer_config.json"] ?? "{}") as Record<string, unknown>;

@@ -53,9 +53,12 @@ export interface Tokenizer {
   tokenBytes(id: number): Uint8Array | undefined;
 }
 
-/** The contents of a tokenizer's files, by name. Only `tokenizer.json` is required. */
+/** The contents of a tokenizer's files, by name. Required is `tokenizer.json` or, for Kimi models, `tiktoken.model` with its settings. */
 export interface TokenizerFiles {
+  /** Empty for a model with a `tiktoken.model`. */
   readonly "tokenizer.json": string;
+  /** Tokens with their ranks; used if `tokenizer_class` in `tokenizer_config.json` is `TikTokenTokenizer`. */
+  readonly "tiktoken.model"?: string | undefined;
   readonly "tokenizer_config.json"?: string | undefined;
   readonly "generation_config.json"?: string | undefined;
   /** The model's configuration, which may list additional EOS ids. */

@@ -10,6 +10,7 @@ import { tokenizerFilesFromGguf } from "./from-gguf.ts";
 /** Files of a tokenizer, in older and newer formats. */
 const tokenizerNames = [
   "tokenizer.json",
+  "tiktoken.model",
   "tokenizer_config.json",
   "special_tokens_map.json",
   "added_tokens.json",
