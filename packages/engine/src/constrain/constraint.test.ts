@@ -193,7 +193,9 @@ describe("an unsupported schema is rejected with the keyword's name", () => {
     expect(refusalOf(deep).message).toMatch(/more than 128 levels deep/);
     const $defs = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`d${i}`, { $ref: `#/$defs/d${i + 1}` }]));
     expect(refusalOf({ $ref: "#/$defs/d0", $defs: { ...$defs, d300: {} } }).message).toMatch(/levels deep/);
-    expect(refusalOf({ enum: Array.from({ length: 10_001 }, (_, i) => i) }).message).toMatch(/at most 10000 entries, got 10001/);
+    expect(refusalOf({ enum: Array.from({ length: 10_001 }, (_, i) => i) }).message).toMatch(
+      /at most 10000 entries, got 10001/,
+    );
     expect(refusalOf({ const: "x".repeat(70_000) }).message).toMatch(/at most 65536 characters/);
     const properties = Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`p${i}`, {}]));
     expect(refusalOf({ properties }).message).toMatch(/at most \d+ properties, got 600/);
