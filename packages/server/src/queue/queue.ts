@@ -179,7 +179,10 @@ export class Queue {
       }
     } else if (accepted.isNew) {
       const job = this.#track(accepted.id, entry, pass);
-      if (engineQueue !== undefined) engineQueue.addTraining(job, this.#runner(engineQueue, model));
+      if (engineQueue !== undefined) {
+        this.#runner(engineQueue, model).order.add(job);
+        engineQueue.pump();
+      }
       this.context.steps.changed(request.tenant, request.modelId);
     }
     return this.#ids.make(accepted.id, request.tenant);
@@ -240,7 +243,10 @@ export class Queue {
       const job = this.#track(accepted.id, entry);
       const engineQueue = this.engineQueues.get(model.baseModel);
       const row = getModel(this.context.store.db.sql, model.id);
-      if (engineQueue !== undefined && row !== undefined) engineQueue.addTraining(job, this.#runner(engineQueue, row));
+      if (engineQueue !== undefined && row !== undefined) {
+        this.#runner(engineQueue, row).order.add(job);
+        engineQueue.pump();
+      }
       this.context.steps.changed(request.tenant, model.id);
     }
     return this.#ids.make(accepted.id, request.tenant);

@@ -82,11 +82,6 @@ export class EngineQueue {
     return runner;
   }
 
-  addTraining(job: Job, runner: ModelRunner): void {
-    runner.order.add(job);
-    this.pump();
-  }
-
   addSample(job: Job): void {
     this.#samples.add(job);
     this.pump();
