@@ -64,8 +64,33 @@ describe("calling it", () => {
     expect((await tool.run(["checkpoint", "--help"])).stdout).not.toContain("run list");
   });
 
+  it.each(["-v", "-V", "--version"])("%s prints the version", async (option) => {
+    expect(await tool.run([option])).toEqual({ code: 0, stdout: "tinklet 0.1.0\n", stderr: "" });
+  });
+
+  it("without arguments it says what it is and what to type, and help is --help", async () => {
+    const first = await tool.run([]);
+    expect(first).toMatchObject({ code: 0, stderr: "" });
+    expect(first.stdout).toMatch(/^tinklet 0\.1\.0: fine-tune language models, /);
+    for (const [, command = ""] of first.stdout.matchAll(/^ {2}npx tinklet (\w+)/gm))
+      expect((await tool.run(["help", command])).stdout).toContain(`Usage: tinklet ${command}`);
+    expect((await tool.run(["help"])).stdout).toBe((await tool.run(["--help"])).stdout);
+    expect((await tool.run(["help", "nope"])).code).toBe(2);
+  });
+
   it.each([
-    [[], ""],
+    ["a GGUF file", ["chat", "--local", "--from", "x.gguf"], 2, "a GGUF file is a model: --model x.gguf"],
+    ["a folder that does not exist", ["chat", "--from", "runs/nope"], 1, "There is no folder runs/nope."],
+    ["the same, with a name", ["chat", "--from", "runs/nope:final"], 1, "There is no folder runs/nope."],
+    ["a misspelt recipe", ["recipe", "run", "mathrl", "--local"], 2, "Did you mean math-rl?"],
+  ])("%s is refused with the fix", async (_, args, code, message) => {
+    file("x.gguf", "GGUF");
+    const ended = await tool.run(args, { env });
+    expect(ended.stderr).toContain(message);
+    expect(ended.code).toBe(code);
+  });
+
+  it.each([
     [["trane"], "Did you mean train?"],
     [["run", "lits"], "Did you mean run list?"],
     [["checkpoint"], "needs one of: list, info"],

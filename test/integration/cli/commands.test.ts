@@ -251,7 +251,7 @@ const rows: Readonly<Record<string, Row>> = {
   },
   "recipe copy": {
     args: (mode) => ["recipe", "copy", "sft", `copied-${mode}.ts`],
-    prints: /copied-\w+\.ts is yours now\. Run it:/,
+    prints: /Wrote copied-\w+\.ts\. Run it:\n\n {2}npx tinklet recipe run \.\/copied/,
     json: { recipe: "sft", file: "copied-json.ts" },
     fails: [["a recipe that is none", () => ["recipe", "copy", "sftt"], 1, /sftt/]],
   },
@@ -268,7 +268,7 @@ const rows: Readonly<Record<string, Row>> = {
         2,
         /--max-cost needs a price for a\/b/,
       ],
-      ["a recipe that is none", () => ["recipe", "run", "sftt"], 2, /There are: dpo, eval/],
+      ["a recipe that is none", () => ["recipe", "run", "sftt"], 2, /The recipes are: dpo, eval/],
       [
         "a logger that is none",
         () => ["recipe", "run", "sft", "--log-to", "wandb"],

@@ -4,8 +4,8 @@
  */
 import type { ChatTool } from "@tinklet/models/chat";
 import type { ChatMessage } from "@tinklet/sdk";
-import { DataError } from "./data-error.ts";
-import { type ReadDataOptions, readData } from "./read-data.ts";
+import { DataError, InvalidLines } from "./data-error.ts";
+import { type ReadDataOptions, readRows } from "./read-data.ts";
 
 /** File and line of an example, for error messages. Examples that a program makes have none. */
 export interface Place {
@@ -33,7 +33,7 @@ const shapes = `Each line is {"messages": [...]}, {"prompt": "...", "completion"
  *
  * @param source - a file (`.jsonl`, `.csv`, `.tsv`, `.parquet`) or a dataset of the Hub, as {@link readData} has it. In a CSV file `messages`
  *   is JSON in a cell.
- * @throws {@link DataError} naming file and line.
+ * @throws {@link DataError} with all invalid lines, grouped by problem, at most 20 of them listed
  *
  * @example
  * ```ts
@@ -42,7 +42,15 @@ const shapes = `Each line is {"messages": [...]}, {"prompt": "...", "completion"
  */
 export async function readExamples(source: string, options: ReadDataOptions = {}): Promise<Example[]> {
   const examples: Example[] = [];
-  for await (const { value, file, line } of readData(source, options)) examples.push(toExample(value, { file, line }));
+  const invalid = new InvalidLines();
+  for await (const { value, file, line } of readRows(source, options, (error) => invalid.add(error))) {
+    try {
+      examples.push(toExample(value, { file, line }));
+    } catch (error) {
+      invalid.add(error);
+    }
+  }
+  invalid.throwIfAny();
   if (examples.length === 0) throw new DataError({ file: source }, "has no examples", { hint: shapes });
   return examples;
 }

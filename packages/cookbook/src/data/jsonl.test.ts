@@ -32,9 +32,24 @@ describe("readJsonl", () => {
   it.each([
     ["not JSON", '{"text":"a"}\n{"text":\n', ":2: is not JSON"],
     ["not UTF-8", new Uint8Array([0x22, 0xff, 0x22, 10]), ":1: is not UTF-8 text"],
-    ["a JSON array", '[{"text":\n"a"}]', ":1: is not JSON"],
+    ["a JSON array", '[{"text":\n"a"}]', "2 lines are invalid:\n  lines 1, 2: each is not JSON"],
   ])("names the line of what is %s", async (_, content, message) => {
     await expect(readExamples(await file(content))).rejects.toThrow(message);
+  });
+
+  it("lists all invalid lines of a file, grouped by problem, at most twenty", async () => {
+    const bad = '{"text":"a"}\n{"txt":"b"}\n{\n{"text":3}\n}\n';
+    const failure = await readExamples(await file(bad)).catch((error: Error) => error);
+    expect((failure as Error).message.split("\n").slice(1)).toEqual([
+      "  lines 2, 4: each has none of messages, prompt and completion, or text",
+      "  lines 3, 5: each is not JSON",
+    ]);
+    const many = await readExamples(await file("{\n".repeat(45))).catch((error: Error) => error);
+    expect((many as Error).message).toMatch(
+      /: 45 lines are invalid:\n {2}lines 1, .*, 20: each is not JSON\n {2}and 25 more$/,
+    );
+    const endless = await readExamples(await file("{\n".repeat(5000))).catch((error: Error) => error);
+    expect((endless as Error).message).toContain("at least 1000 lines are invalid");
   });
 
   it("says that a file is missing, a folder or empty", async () => {

@@ -22,7 +22,14 @@ export interface JsonLine {
  * for await (const { value, line } of readJsonl("data.jsonl")) console.log(line, value);
  * ```
  */
-export async function* readJsonl(file: string): AsyncGenerator<JsonLine> {
+export function readJsonl(file: string): AsyncGenerator<JsonLine> {
+  return readJsonLines(file, (error) => {
+    throw error;
+  });
+}
+
+/** {@link readJsonl} that reports invalid lines and continues after them. */
+export async function* readJsonLines(file: string, onInvalid: (error: DataError) => void): AsyncGenerator<JsonLine> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   let line = 0;
   for await (const bytes of lines(file)) {
@@ -31,17 +38,21 @@ export async function* readJsonl(file: string): AsyncGenerator<JsonLine> {
     try {
       text = decoder.decode(bytes).trim();
     } catch (cause) {
-      throw new DataError({ file, line }, "is not UTF-8 text", { cause, hint: "Save the file as UTF-8." });
+      onInvalid(new DataError({ file, line }, "is not UTF-8 text", { cause, hint: "Save the file as UTF-8." }));
+      continue;
     }
     if (text === "") continue;
+    let value: unknown;
     try {
-      yield { value: JSON.parse(text), line };
+      value = JSON.parse(text);
     } catch (cause) {
       const said = cause instanceof Error ? cause.message : String(cause);
       const hint =
         text.startsWith("[") && line === 1 ? "This looks like one JSON array; write one object per line." : undefined;
-      throw new DataError({ file, line }, `is not JSON: ${said}`, { cause, hint });
+      onInvalid(new DataError({ file, line }, `is not JSON: ${said}`, { cause, hint }));
+      continue;
     }
+    yield { value, line };
   }
 }
 

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import type { Tokenizer } from "@tinklet/sdk";
 import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import { type DataSummary, summarize } from "../cost/cost.ts";
-import { DataError } from "./data-error.ts";
+import { convertAll, DataError } from "./data-error.ts";
 import { splitData } from "./dataset.ts";
 import { type Example, readExamples, toExample } from "./examples.ts";
 import type { HistoryPolicies, HistoryPolicy } from "./history.ts";
@@ -85,7 +85,7 @@ export function prepareExamples(
   checkOptions("prepareExamples", options, prepareNames);
   const file = "examples";
   if (examples.length === 0) throw new DataError({ file }, "are empty");
-  const checked = examples.map((example, at) => toExample(example, { file, line: at + 1 }));
+  const checked = convertAll(examples, (example, at) => toExample(example, { file, line: at + 1 }));
   return prepared(file, checked, tokenizer, options);
 }
 
@@ -97,7 +97,7 @@ function prepared(
 ): PreparedData {
   const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction } = options;
   const render = renderExamples(tokenizer, { trainOn, ...omitUndefined({ history: options.history }) });
-  const rendered = examples.map(render);
+  const rendered = convertAll(examples, render);
   const split = splitOf(rendered);
   if (split.conversations > 0) (options.onWarning ?? console.warn)(splitWarning(split));
   // Whole conversations: a part of one must not be evaluated on when another was trained on.

@@ -9,7 +9,7 @@ import { checkOptions } from "@tinklet/wire/options";
 import { readCsv } from "./csv.ts";
 import { DataError } from "./data-error.ts";
 import { chosenFiles } from "./dataset-files.ts";
-import { readJsonl } from "./jsonl.ts";
+import { readJsonLines } from "./jsonl.ts";
 import { readParquet } from "./parquet.ts";
 
 /** One row, and where it stands. */
@@ -31,11 +31,16 @@ export interface ReadDataOptions {
   }) => void;
 }
 
+type OnInvalid = (error: DataError) => void;
+
 const readers: Readonly<
-  Record<string, (file: string) => AsyncGenerator<{ readonly value: unknown; readonly line: number }>>
+  Record<
+    string,
+    (file: string, onInvalid: OnInvalid) => AsyncGenerator<{ readonly value: unknown; readonly line: number }>
+  >
 > = {
-  ".jsonl": readJsonl,
-  ".ndjson": readJsonl,
+  ".jsonl": readJsonLines,
+  ".ndjson": readJsonLines,
   ".csv": (file) => readCsv(file),
   ".tsv": (file) => readCsv(file, "\t"),
   ".parquet": readParquet,
@@ -58,9 +63,20 @@ export const dataFileEndings: readonly string[] = Object.keys(readers);
  */
 export async function* readData(source: string, options: ReadDataOptions = {}): AsyncGenerator<DataRow> {
   checkOptions("readData", options, { signal: true, onProgress: true });
+  yield* readRows(source, options, (error) => {
+    throw error;
+  });
+}
+
+/** {@link readData} that reports invalid lines of JSON and continues after them. */
+export async function* readRows(
+  source: string,
+  options: ReadDataOptions,
+  onInvalid: OnInvalid,
+): AsyncGenerator<DataRow> {
   for (const { path, name } of await filesOf(source, options)) {
-    const read = readers[extname(path).toLowerCase()] ?? readJsonl;
-    for await (const { value, line } of read(path)) {
+    const read = readers[extname(path).toLowerCase()] ?? readJsonLines;
+    for await (const { value, line } of read(path, onInvalid)) {
       options.signal?.throwIfAborted();
       yield { value, file: name, line };
     }

@@ -50,7 +50,9 @@ describe("renderExample", () => {
 
   it("refuses a conversation without an answer", () => {
     const example = toExample({ messages: messages.slice(0, 1) }, place);
-    expect(() => renderExample(example, tokenizer)).toThrow("d.jsonl:1: has no message of the assistant");
+    expect(() => renderExample(example, tokenizer)).toThrow(
+      'd.jsonl:1: has no message with the role "assistant", so there is nothing to learn (its roles: "user")',
+    );
   });
 
   it("says so when the template rewrites earlier turns, and can still train on the last one", () => {

@@ -168,8 +168,13 @@ function conversation(example: ChatExample, options: ConversationOptions): Rende
     return [pieces.trimmed()];
   }
   const indices = messages.flatMap(({ role }, index) => (role === "assistant" ? [index] : []));
-  if (indices.length === 0)
-    throw new DataError(example, "has no message of the assistant, so there is nothing to learn");
+  if (indices.length === 0) {
+    const roles = [...new Set(messages.map(({ role }) => JSON.stringify(role)))].join(", ");
+    throw new DataError(
+      example,
+      `has no message with the role "assistant", so there is nothing to learn (its roles: ${roles})`,
+    );
+  }
   let left = (trainOn === "last_answer" ? indices.slice(-1) : indices).map(
     (index): Answer => ({
       index,

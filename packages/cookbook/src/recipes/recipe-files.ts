@@ -4,6 +4,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { InvalidInputError } from "@tinklet/sdk";
+import { closest } from "@tinklet/wire/options";
 import type { Recipe } from "./recipe.ts";
 
 /** The package's folder, whether this runs from its sources or its build. */
@@ -56,15 +57,24 @@ async function loadFile(path: string): Promise<Recipe> {
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== "ERR_UNKNOWN_FILE_EXTENSION") throw cause;
     throw new InvalidInputError("recipe", `${path} is TypeScript, which Node ${process.version} does not run`, {
-      hint: "Use Node 22.18 or newer, or copy the recipe as JavaScript: tinklet recipe copy NAME mine.js",
+      hint: "Use Node 22.18 or later, or copy the recipe as JavaScript: npx tinklet recipe copy NAME mine.mjs",
     });
   }
+}
+
+function suggestion(name: string, names: readonly string[]): string {
+  const close = closest(name, names);
+  return close === undefined ? "" : `. Did you mean ${close}?`;
 }
 
 async function checkName(name: string): Promise<void> {
   const names = await recipeNames();
   if (!names.includes(name))
-    throw new InvalidInputError("recipe", `must be the name of a recipe, and is ${JSON.stringify(name)}`, {
-      hint: `There are: ${names.join(", ")}. A file of your own is named by its path.`,
-    });
+    throw new InvalidInputError(
+      "recipe",
+      `must be the name of a recipe, not ${JSON.stringify(name)}${suggestion(name, names)}`,
+      {
+        hint: `The recipes are: ${names.join(", ")}. For a file of your own give its path, such as ./mine.mjs.`,
+      },
+    );
 }

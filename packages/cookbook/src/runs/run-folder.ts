@@ -192,7 +192,7 @@ export class RunFolder {
     );
     await this.close(); // whoever may not go on here must not keep others out
     throw new DataError({ file: this.path }, `holds a run with other settings: ${shown.join("; ")}`, {
-      hint: "Resume with the settings of that run, or choose another folder.",
+      hint: "Resume with the settings of that run, or choose another folder (--out, folder).",
     });
   }
 

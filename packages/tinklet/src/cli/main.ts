@@ -19,18 +19,23 @@ export async function main(args: readonly string[]): Promise<number> {
     if (error.code === "EPIPE") process.exit(exitCodes.ok); // the reader closed the pipe, for example `| head`
     throw error;
   });
-  const { command, words, group, rest } = findCommand(args);
-  if (command?.words[0] === "version" || (command === undefined && rest[0] === "--version")) {
+  const { command, words, group, rest } = findCommand(withoutHelpWord(args));
+  const asksForVersion = ["--version", "-v", "-V"].includes(rest[0] ?? "");
+  if (command?.words[0] === "version" || (command === undefined && asksForVersion)) {
     process.stdout.write(`tinklet ${version()}\n`);
     return exitCodes.ok;
   }
   const asksForHelp = rest.includes("--help") || rest.includes("-h");
+  if (args.length === 0) {
+    process.stdout.write(firstScreen());
+    return exitCodes.ok;
+  }
   if (command === undefined) {
     const shown =
       group === undefined ? help(commandTable) : help(commandTable.filter(({ words: [first] }) => first === group));
-    if (asksForHelp || (words.length === 0 && rest.length === 0)) {
+    if (asksForHelp) {
       process.stdout.write(shown);
-      return asksForHelp ? exitCodes.ok : exitCodes.usage;
+      return exitCodes.ok;
     }
     const { unknownCommand } = await import("./parse.ts");
     process.stderr.write(`Error: ${unknownCommand(words, rest, commandTable)}\n`);
@@ -39,6 +44,23 @@ export async function main(args: readonly string[]): Promise<number> {
   const [{ run }, spec] = await Promise.all([import("./run.ts"), command.load()]);
   return run(command.words, spec, rest);
 }
+
+/** `help train` as `train --help`, and `help` as `--help`. */
+const withoutHelpWord = (args: readonly string[]): readonly string[] =>
+  args[0] === "help" ? [...args.slice(1), "--help"] : args;
+
+/** What `tinklet` without arguments prints. `npx` runs a local or a global installation, so its commands can be pasted. */
+const firstScreen =
+  (): string => `tinklet ${version()}: fine-tune language models, on this machine or with a Tinker server.
+
+Start here:
+  npx tinklet quickstart                      train a small model in about a minute; needs no key
+  npx tinklet train data.jsonl --local        fine-tune on your own conversations
+  npx tinklet chat --local --from runs/data   chat with the result
+  npx tinklet doctor                          check this machine, the key and the server
+
+npx tinklet help lists all commands, npx tinklet help COMMAND describes one.
+`;
 
 /** The version of this package. */
 export function version(): string {

@@ -101,9 +101,17 @@ async function lookUp(reference: string, rest: () => Promise<RestClient>): Promi
     return { candidates: inOrder(await ofRuns(await rest())), title: "This account" };
   }
   if (existsSync(reference)) return inFolder(reference);
+  if (/[/\\]/.test(reference.replace(/:[^/\\:]*$/, ""))) {
+    const folder = existsSync(reference.replace(/:[^/\\:]*$/, "")) ? undefined : reference;
+    if (folder !== undefined)
+      throw new CliError(`There is no folder ${folder}.`, { hint: `A checkpoint is ${referenceHelp}.` });
+  }
   const cut = reference.lastIndexOf(":");
   const [run, name] = cut < 0 ? [reference, ""] : [reference.slice(0, cut), reference.slice(cut + 1)];
   if (cut > 0 && existsSync(run)) return { ...(await inFolder(run)), name };
+  const place = cut > 0 ? run : reference;
+  if (/[/\\]/.test(place))
+    throw new CliError(`There is no folder ${place}.`, { hint: `A checkpoint is ${referenceHelp}.` });
   // Run ids themselves have colons: `session:train:0`.
   if (cut < 0 || /:train:\d+$/.test(reference)) return inRun(reference, await rest());
   return { ...(await inRun(run, await rest())), name };

@@ -1,5 +1,6 @@
 /** Shared by `sample`, `chat` and the quickstart: opens a sampler for a model or a checkpoint, and samples text. */
 
+import { statSync } from "node:fs";
 import type { SamplingClient, Tokenizer } from "@tinklet/sdk";
 import type { SampleResponse, SamplingParamsInput } from "@tinklet/wire";
 import { importAdapter, isAdapterFolder } from "./checkpoint/adapter-folder.ts";
@@ -8,7 +9,7 @@ import type { Context } from "./context.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "./model.ts";
 import { CliError } from "./output/explain.ts";
 import { ShownText } from "./output/shown-text.ts";
-import type { Input } from "./parse.ts";
+import { type Input, UsageError } from "./parse.ts";
 import { resolveCheckpoint } from "./references.ts";
 
 export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
@@ -37,6 +38,7 @@ export interface Opened {
 export async function openSampler(input: Input, context: Context): Promise<Opened> {
   const { signal } = context;
   const from = input.text("from");
+  checkFrom(from);
   const given = input.text("model");
   const model: ChosenModel | undefined =
     from === undefined || given !== undefined ? await chosenModel(input, context) : undefined;
@@ -57,6 +59,13 @@ export async function openSampler(input: Input, context: Context): Promise<Opene
     sampler.getTokenizer({ signal }),
   );
   return { sampler, tokenizer, name: path };
+}
+
+/** A file is never a checkpoint. @throws {@link UsageError} with the option that takes it */
+export function checkFrom(from: string | undefined): void {
+  if (from === undefined || statSync(from, { throwIfNoEntry: false })?.isFile() !== true) return;
+  const advice = /\.gguf$/i.test(from) ? `; a GGUF file is a model: --model ${from}` : "";
+  throw new UsageError(`--from must be a checkpoint, a run folder or an adapter folder, not the file ${from}${advice}`);
 }
 
 export function samplingParams(input: Input): SamplingParamsInput {

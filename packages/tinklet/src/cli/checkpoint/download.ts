@@ -4,6 +4,9 @@ import type { Context } from "../context.ts";
 import { replaceFile } from "../files.ts";
 import { formatDuration, formatSize } from "../output/format.ts";
 
+/** Smaller downloads show no progress: they end at once, and their rate means nothing. */
+const shownBytes = 1024 ** 2;
+
 /** Returns a listener that shows the progress of a download. */
 export function showProgress({ output }: Pick<Context, "output">): (progress: DownloadProgress) => void {
   let startMs = performance.now();
@@ -11,6 +14,7 @@ export function showProgress({ output }: Pick<Context, "output">): (progress: Do
   return ({ file, receivedBytes: received, totalBytes: total }) => {
     if (file !== current) [current, startMs] = [file, performance.now()];
     const seconds = (performance.now() - startMs) / 1000;
+    if ((total ?? received) < shownBytes) return;
     const left =
       total === undefined
         ? ""

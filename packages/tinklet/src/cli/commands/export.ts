@@ -64,7 +64,7 @@ export const exportCommand: Command = {
       baseModel: input.text("base"),
       onDownload: showProgress(context),
       onTensor: ({ tensor, done, total }: { tensor: string; done: number; total: number }) =>
-        output.progress(`Writing ${tensor} (${Math.floor((100 * done) / total)} %)`),
+        output.progress(`Writing ${tensor === "" ? "the file" : tensor} (${Math.floor((100 * done) / total)} %)`),
     };
     const asked = input.text("out");
     if (asked !== undefined) await checkExport(how, asked);

@@ -27,28 +27,32 @@ export const recipeList: Command = {
       columns: ["RECIPE", "WHAT IT DOES"],
       rows: recipes.map(({ name, about }) => [name, about]),
     });
-    output.note("\ntinklet recipe run NAME --local runs one; tinklet recipe copy NAME copies its file to edit.");
+    output.note(
+      "\nnpx tinklet recipe run NAME --local runs one; npx tinklet recipe copy NAME copies its file to edit.",
+    );
     return 0;
   },
 };
 
 export const recipeCopy: Command = {
   usage: "recipe copy NAME [FILE]",
-  about: "Writes a recipe's file, to change: NAME.ts, or JavaScript where FILE ends in .js or .mjs.",
+  about:
+    "Copies a recipe's file, to edit it. FILE is my-NAME.mjs unless given; a FILE that ends in .ts is TypeScript, which needs\n" +
+    "Node 22.18 or later.",
   arguments: ["NAME", "FILE?"],
   options: { force: { type: "boolean", about: "write over a file that is there" } },
-  examples: ["recipe copy math-rl", "recipe copy math-rl mine.js", "recipe run ./mine.js --local"],
+  examples: ["recipe copy math-rl", "recipe copy math-rl mine.ts", "recipe run ./my-math-rl.mjs --local"],
   async run(input, { output }) {
     const { recipeText } = await loadCookbook();
-    const [name = "", file = `${name}.ts`] = input.positionals;
-    const text = await recipeText(name, /\.m?js$/.test(file) ? "js" : "ts");
+    const [name = "", file = `my-${name}.mjs`] = input.positionals;
+    const text = await recipeText(name, /\.m?ts$/.test(file) ? "ts" : "js");
     if (existsSync(file) && !input.flag("force"))
-      throw new CliError(`${file} is there already.`, { hint: "Choose another name, or --force to write over it." });
+      throw new CliError(`${file} exists.`, { hint: "Choose another name, or replace the file with --force." });
     await writeWhole(file, text);
     if (output.isJson) output.event({ recipe: name, file });
     else {
       const path = /[/\\]/.test(file) ? file : `./${file}`; // a bare word would be a recipe's name
-      output.line(`${file} is yours now. Run it:\n\n  tinklet recipe run ${path} --local`);
+      output.line(`Wrote ${file}. Run it:\n\n  npx tinklet recipe run ${path} --local`);
     }
     return 0;
   },
@@ -113,7 +117,7 @@ export const recipeRun: Command = {
     const service = await context.service(model.serve);
     const ask = async (of: string) => service.getTokenizer(of, { signal: context.signal });
     const tokenizer = await tokenizerFor(input, model, context.isLocal ? undefined : ask);
-    const folder = input.text("out") ?? join("runs", parse(name).name);
+    const folder = input.text("out") ?? (await defaultFolder(name));
     output.note(`${output.style(parse(name).name, "bold")}: ${recipe.about}`);
     noteLoggers(loggers, folder, output);
     const since = performance.now();
@@ -126,6 +130,13 @@ export const recipeRun: Command = {
     return report(result, { folder, seconds: (performance.now() - since) / 1000 }, context);
   },
 };
+
+/** `runs/NAME`; a file with the name of a bundled recipe gets another folder than that recipe. */
+async function defaultFolder(recipe: string): Promise<string> {
+  const { recipeNames } = await loadCookbook();
+  const { name } = parse(recipe);
+  return join("runs", recipe !== name && (await recipeNames()).includes(name) ? `my-${name}` : name);
+}
 
 /** Returns a listener that prints the events of the training loops. */
 function follower(output: Output): (event: RecipeEvent) => void {

@@ -2,7 +2,15 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
-import type { PreparedData, RunFolder, Schedule, SupervisedResult, TrainOn } from "@tinklet/cookbook";
+import type {
+  MetricsRow,
+  ModelPrice,
+  PreparedData,
+  RunFolder,
+  Schedule,
+  SupervisedResult,
+  TrainOn,
+} from "@tinklet/cookbook";
 import { omitUndefined } from "@tinklet/wire/options";
 import { importAdapter, isAdapterFolder } from "../checkpoint/adapter-folder.ts";
 import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
@@ -11,12 +19,14 @@ import type { Context } from "../context.ts";
 import { writeWhole } from "../files.ts";
 import { type ChosenModel, chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import { CliError } from "../output/explain.ts";
-import { counted } from "../output/format.ts";
+import { counted, formatDollars } from "../output/format.ts";
 import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot/plot-terminal.ts";
 import { resolveCheckpoint } from "../references.ts";
+import { checkFrom } from "../sampling.ts";
 import { loggersOf, logToOption, noteLoggers } from "../training/log-to.ts";
 import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
+import { heldOutLoss, resultBlock } from "../training/result-block.ts";
 import { StepLine } from "../training/step-line.ts";
 import { trainOnOption } from "../training/train-on.ts";
 
@@ -93,14 +103,16 @@ export const train: Command = {
     const data = await cookbook.prepareSupervised(file, tokenizer, prepare);
     const dataset = new cookbook.BatchedDataset(data.train, { batchSize, seed });
     const totalSteps = cookbook.totalStepsOf({ dataset, ...settings });
-    const learningRate = input.number("learning-rate", 0) ?? (await usualRate(model));
+    const rate = input.number("learning-rate", 0) ?? (await usualRate(model));
     const { price, limit } = await costOf(input, model.name);
 
     if (input.flag("dry-run")) {
       const { dryRun } = await import("../training/dry-run.ts");
-      await dryRun({ file, model, data, dataset, totalSteps, settings, maxLength, price, learningRate }, context);
+      const plan = { file, model, data, dataset, totalSteps, settings, maxLength, price, learningRate: rate };
+      await dryRun(plan, context);
       return 0;
     }
+    const learningRate = rate ?? missingRate(model);
     const folder = input.text("out") ?? join("runs", basename(file, extname(file)));
     const { signal, output } = context;
     const loop = cookbook.runSupervised({
@@ -116,6 +128,7 @@ export const train: Command = {
       ...(limit === undefined ? {} : { beforeStep: cookbook.budget(limit.price, limit.maxCost) }),
     });
     noteLoggers(loggers, folder, output);
+    const startMs = performance.now();
     const result = await follow(
       cookbook.withLoggers(loop, loggers, { onWarning: (text) => output.note(text) }),
       { folder, fresh: introduction(data, totalSteps, model, settings.rank, learningRate) },
@@ -124,7 +137,7 @@ export const train: Command = {
     const run = cookbook.RunFolder.at(folder);
     // Also for a run that was already complete, because its export may have failed.
     if (result.nextStep === result.totalSteps && !input.flag("no-export")) await exportAdapter(run, context);
-    return report(run, result, context);
+    return report(run, result, { data, price, startMs }, context);
   },
 };
 
@@ -159,6 +172,7 @@ async function beginningOf(
 }> {
   const settings = settingsOf(input);
   const from = input.text("from");
+  checkFrom(from);
   if (from === undefined) return { model: await chosenModel(input, context), settings };
   const named = input.text("model") === undefined ? undefined : await chosenModel(input, context);
   const rest = (await context.service(named?.serve ?? [])).createRestClient();
@@ -183,13 +197,16 @@ async function contextLength(model: ChosenModel, input: Input, context: Context)
   return supportedModels.find(({ modelName }) => modelName === model.name)?.maxContextLength;
 }
 
-async function usualRate(model: ChosenModel): Promise<number> {
+/** The default learning rate; `undefined` for models without one. */
+async function usualRate(model: ChosenModel): Promise<number | undefined> {
   const { bundledModel } = await import("../context.ts");
   if (model.name === bundledModel) return bundledLearningRate;
   const { recommendedLearningRate } = await import("@tinklet/cookbook");
   // The rule depends little on the width for Qwen models. For other models there is no default.
-  const rate = /qwen/i.test(model.name) ? recommendedLearningRate(model.name, { hiddenSize: 4096 }) : undefined;
-  if (rate !== undefined) return rate;
+  return /qwen/i.test(model.name) ? recommendedLearningRate(model.name, { hiddenSize: 4096 }) : undefined;
+}
+
+function missingRate(model: ChosenModel): never {
   throw new UsageError(`--learning-rate is missing: no default is known for ${model.name} (1e-4 is a low first value)`);
 }
 
@@ -282,35 +299,63 @@ async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
 }
 
 /** Prints the result and the next commands. */
-async function report(run: RunFolder, result: SupervisedResult, { output, isLocal }: Context): Promise<number> {
+async function report(
+  run: RunFolder,
+  result: SupervisedResult,
+  about: { readonly data: PreparedData; readonly price: ModelPrice | undefined; readonly startMs: number },
+  { output, isLocal, isAttached, studioUrl }: Context,
+): Promise<number> {
+  const { data, price, startMs } = about;
+  const seconds = (performance.now() - startMs) / 1000;
   const rows = await run.readMetrics();
-  const checkpoint = (await run.readCheckpoints()).at(-1);
-  const local = isLocal ? " --local" : "";
-  const losses = (name: string) =>
-    rows.flatMap((row): [number, number][] => (row[name] === undefined ? [] : [[row.step, row[name]]]));
-  const series = [
-    { name: "train_mean_nll", points: losses("train_mean_nll") },
-    { name: "test/nll", points: losses("test/nll") },
-  ].filter(({ points }) => points.length > 0);
+  const checkpoints = await run.readCheckpoints();
+  const checkpoint = checkpoints.at(-1);
   if (output.isJson) {
+    const loss = heldOutLoss(rows, checkpoints);
     output.event({
       type: "done",
       run: run.path,
       next_step: result.nextStep,
       total_steps: result.totalSteps,
       stopped: result.stopped ?? null,
+      test_nll_before: loss?.before ?? null,
+      test_nll_after: loss?.after ?? null,
+      best_step: loss?.best.step ?? null,
+      best_checkpoint: loss?.best.checkpoint ?? null,
       ...checkpoint,
     });
-  } else {
-    output.line(
-      terminalPlot(series, { width: Math.min(output.width, 80), height: 10, style: output.style.bind(output) }),
-    );
-    output.line();
-    output.line(
-      result.stopped === undefined
-        ? `Done. ${checkpoint?.sampler_path ?? checkpoint?.state_path ?? ""}\n\n  tinklet chat${local} --from ${run.path}\n  tinklet plot ${run.path} --out loss.svg`
-        : `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. ${onward(result.stopped)}`,
-    );
+    return result.stopped === "interrupted" ? 130 : 0;
   }
-  return result.stopped === "interrupted" ? 130 : 0;
+  const losses = (name: string) =>
+    rows.flatMap((row): [number, number][] => (row[name] === undefined ? [] : [[row.step, row[name]]]));
+  const series = [
+    { name: "train_mean_nll", points: losses("train_mean_nll") },
+    { name: "test/nll", points: losses("test/nll") },
+  ].filter(({ points }) => points.length > 0);
+  output.line(
+    terminalPlot(series, { width: Math.min(output.width, 80), height: 10, style: output.style.bind(output) }),
+  );
+  output.line();
+  if (result.stopped !== undefined) {
+    output.line(
+      `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. ${onward(result.stopped)}`,
+    );
+    return result.stopped === "interrupted" ? 130 : 0;
+  }
+  const finished = {
+    ...{ folder: run.path, rows, checkpoints, heldOut: data.test.length, seconds, isLocal },
+    cost: price === undefined ? undefined : await costOfRun(rows, data, price),
+    studioUrl: isAttached ? studioUrl("/runs") : undefined,
+  };
+  output.line(`Done. ${checkpoint?.sampler_path ?? checkpoint?.state_path ?? ""}`);
+  for (const line of resultBlock(finished)) output.line(line);
+  return 0;
+}
+
+async function costOfRun(rows: readonly MetricsRow[], data: PreparedData, price: ModelPrice): Promise<string> {
+  const { trainingCost } = await import("@tinklet/cookbook");
+  const train = rows.reduce((sum, row) => sum + (row["num_tokens"] ?? 0), 0);
+  const evaluations = rows.filter((row) => row["test/nll"] !== undefined).length;
+  const cost = trainingCost(price, { train, evaluate: evaluations * data.testSummary.tokens });
+  return `${formatDollars(cost)}, by prices of ${price.asOf}`;
 }

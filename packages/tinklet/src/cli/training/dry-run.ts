@@ -14,7 +14,8 @@ interface Plan {
   readonly settings: TrainSettings;
   readonly maxLength: number | undefined;
   readonly price: ModelPrice | undefined;
-  readonly learningRate: number;
+  /** Absent if `--learning-rate` is missing and the model has no default. */
+  readonly learningRate: number | undefined;
 }
 
 export async function dryRun(plan: Plan, context: Context): Promise<void> {
@@ -49,7 +50,12 @@ export async function dryRun(plan: Plan, context: Context): Promise<void> {
           : `${summary.truncated} cut, ${summary.dropped} dropped, at ${formatCount(plan.maxLength)} tokens`,
       ],
       ["Steps", `${formatCount(totalSteps)} of ${settings.batchSize} examples`],
-      ["Learning rate", `${Number(plan.learningRate.toPrecision(3))}, ${settings.schedule}`],
+      [
+        "Learning rate",
+        plan.learningRate === undefined
+          ? "none: training needs --learning-rate"
+          : `${Number(plan.learningRate.toPrecision(3))}, ${settings.schedule}`,
+      ],
       [
         "Time here",
         seconds === undefined
@@ -72,7 +78,7 @@ export async function dryRun(plan: Plan, context: Context): Promise<void> {
       truncated: summary.truncated,
       dropped: summary.dropped,
       steps: totalSteps,
-      learning_rate: plan.learningRate,
+      learning_rate: plan.learningRate ?? null,
       local_seconds: seconds ?? null,
       local_tokens_per_second: measured?.tokensPerSecond ?? null,
       cost_usd: cost ?? null,
@@ -95,7 +101,7 @@ export async function costText(
 
 /** Trains two steps of a temporary adapter: one to warm up, one to measure. */
 async function measure(
-  { model, dataset, settings, learningRate }: Plan,
+  { model, dataset, settings, learningRate = 1e-4 }: Plan, // the time of a step does not depend on the rate
   context: Context,
 ): Promise<{ tokensPerSecond: number }> {
   const service = await context.service(model.serve);

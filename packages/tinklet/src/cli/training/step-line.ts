@@ -10,19 +10,22 @@ export const cachedShare = (prompts: { readonly sent: number; readonly cached: n
 /** Measures time and tokens since the start of this process's part of the run. */
 export class StepLine {
   readonly #total: number;
-  readonly #startMs: number;
+  #startMs: number | undefined;
   #first: number | undefined;
   #tokens = 0;
 
-  /** @param startMs - start of the run, on the monotonic clock. Default: now */
-  constructor(totalSteps: number, startMs = performance.now()) {
+  /**
+   * @param startMs - start of the first step, on the monotonic clock. Without it rate and remaining time are measured from the end of
+   *   the first step, and shown from the second one on
+   */
+  constructor(totalSteps: number, startMs?: number) {
     this.#total = totalSteps;
     this.#startMs = startMs;
   }
 
   /** Seconds since the start. */
   get seconds(): number {
-    return (performance.now() - this.#startMs) / 1000;
+    return this.#startMs === undefined ? 0 : (performance.now() - this.#startMs) / 1000;
   }
 
   get tokensPerSecond(): number {
@@ -31,11 +34,16 @@ export class StepLine {
 
   /** @param step - the finished step, from 0. @param tokens - tokens of the step. @param figures - further values to show */
   text(step: number, tokens: number, figures: Readonly<Record<string, string>>): string {
+    const shown = Object.entries(figures).map(([name, value]) => `${name} ${value}`);
+    const line = [`step ${step + 1}/${this.#total}`, ...shown];
+    if (this.#startMs === undefined) {
+      this.#startMs = performance.now();
+      this.#first = step + 1;
+      return line.join("  ");
+    }
     this.#first ??= step;
     this.#tokens += tokens;
     const left = (this.seconds / (step - this.#first + 1)) * (this.#total - step - 1);
-    const shown = Object.entries(figures).map(([name, value]) => `${name} ${value}`);
-    const rate = `${formatCount(this.tokensPerSecond)} tokens/s`;
-    return [`step ${step + 1}/${this.#total}`, ...shown, rate, `${formatDuration(left)} left`].join("  ");
+    return [...line, `${formatCount(this.tokensPerSecond)} tokens/s`, `${formatDuration(left)} left`].join("  ");
   }
 }
