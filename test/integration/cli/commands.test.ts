@@ -268,7 +268,12 @@ const rows: Readonly<Record<string, Row>> = {
         2,
         /--max-cost needs a price for a\/b/,
       ],
-      ["a recipe that is none", () => ["recipe", "run", "sftt"], 2, /The recipes are: dpo, eval/],
+      [
+        "a recipe that is none",
+        () => ["recipe", "run", "sftt"],
+        2,
+        /Did you mean sft\?[\s\S]*The recipes are: dpo, eval/,
+      ],
       [
         "a logger that is none",
         () => ["recipe", "run", "sft", "--log-to", "wandb"],

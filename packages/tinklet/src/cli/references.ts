@@ -101,11 +101,6 @@ async function lookUp(reference: string, rest: () => Promise<RestClient>): Promi
     return { candidates: inOrder(await ofRuns(await rest())), title: "This account" };
   }
   if (existsSync(reference)) return inFolder(reference);
-  if (/[/\\]/.test(reference.replace(/:[^/\\:]*$/, ""))) {
-    const folder = existsSync(reference.replace(/:[^/\\:]*$/, "")) ? undefined : reference;
-    if (folder !== undefined)
-      throw new CliError(`There is no folder ${folder}.`, { hint: `A checkpoint is ${referenceHelp}.` });
-  }
   const cut = reference.lastIndexOf(":");
   const [run, name] = cut < 0 ? [reference, ""] : [reference.slice(0, cut), reference.slice(cut + 1)];
   if (cut > 0 && existsSync(run)) return { ...(await inFolder(run)), name };
