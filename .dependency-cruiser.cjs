@@ -18,7 +18,7 @@ module.exports = {
     },
     layer(
       "leaves-import-nothing",
-      "^packages/wire/src/(abort|clock|entropy|closest|describe|errors|given)\\.ts$",
+      "^packages/wire/src/(abort|clock|entropy|closest|describe|errors|omit-undefined)\\.ts$",
       "^packages/wire/src/(autodiff|messages|proto|routes|schema|values)/",
     ),
     layer("wire-stands-alone", "^packages/wire/src", "^packages/(?!wire/)"),

@@ -1,20 +1,20 @@
 /**
- * Waiting that can be given up: listening to a signal, waiting for a promise no longer than a signal allows, a deadline as a
- * signal, and work that several callers wait for together. Imports nothing but the clock's type.
+ * Cancellation: listeners of an abort signal, waiting for a promise until a signal aborts, deadlines as signals, and work shared by
+ * several callers. Imports only the clock's type.
  */
 import type { Clock } from "./clock.ts";
 
 const listeners = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Calls `run` once when the signal aborts. Returns a function that stops listening. However many listen, the signal has one
- * listener: Node warns of a leak from the eleventh on, and a program may well give one signal to hundreds of calls.
+ * Calls `run` once when the signal aborts. Returns a function that removes the callback. All callbacks of a signal share one event
+ * listener: Node warns of a leak from the eleventh listener on, and a program may pass one signal to hundreds of calls.
  */
 export function onAbort(signal: AbortSignal | undefined, run: () => void): () => void {
   if (signal === undefined || signal.aborted) return () => {};
   const known = listeners.get(signal);
   const all = known ?? new Set<() => void>();
-  const own = () => run(); // the same function may listen twice
+  const own = () => run(); // a new function each time, so that the same `run` can be registered twice
   all.add(own);
   if (known === undefined) {
     listeners.set(signal, all);
@@ -53,15 +53,15 @@ export function untilAborted<T>(promise: Promise<T>, signal?: AbortSignal): Prom
   });
 }
 
-/** What bounds a call: the caller's signal, a time, or both. */
+/** Limits of a call: the caller's signal, a timeout, or both. */
 export interface Bounds {
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
 }
 
 /**
- * Runs work under a signal that aborts with the caller's or, after `timeoutMs`, with what `late` makes. The result does not
- * wait for work that pays no heed to it.
+ * Runs work with a signal that aborts with the caller's signal or, after `timeoutMs`, with the error of `late`. The returned promise
+ * rejects at that moment, also when `work` ignores the signal.
  */
 export async function bounded<T>(
   clock: Clock,
@@ -83,11 +83,11 @@ export async function bounded<T>(
   }
 }
 
-/** How a caller waits for {@link Shared} work, and how hard it is tried when that caller is the one who begins it. */
+/** Options of {@link Shared.get}. The retry limits apply when this call starts the work. */
 export interface SharedOptions {
   readonly signal?: AbortSignal | undefined;
   readonly maxRetries?: number | undefined;
-  /** How long a server that has never answered is tried, in milliseconds. */
+  /** How long a server that has never answered is retried, in milliseconds. */
   readonly firstContactMs?: number | undefined;
 }
 
@@ -99,8 +99,8 @@ interface Running<T> {
 }
 
 /**
- * Work that is done once for all who wait for it. It is given up when the last of them has gone, and a failure may be tried
- * again by the next who asks.
+ * Work that runs once for all callers that wait for it. It is aborted when the last waiting caller aborts. After a failure the next
+ * call starts it again.
  */
 export class Shared<T> {
   readonly #work: (options: SharedOptions) => Promise<T>;
@@ -110,18 +110,18 @@ export class Shared<T> {
     this.#work = work;
   }
 
-  /** Whether the work was begun and has not failed. */
+  /** Whether the work has started and has not failed. */
   get begun(): boolean {
     return this.#running !== undefined;
   }
 
-  /** Takes work that somebody else does. */
+  /** Uses a promise of another caller as the work. */
   adopt(promise: Promise<T>): void {
     promise.catch(() => {});
     this.#running = { promise, controller: new AbortController(), options: {}, waiting: 1 };
   }
 
-  /** The result. A caller that is ready to try harder than the one who began tries again after a failure. */
+  /** The result. After a failure, a caller with higher retry limits than the caller that started the work starts it again. */
   async get(options: SharedOptions = {}): Promise<T> {
     options.signal?.throwIfAborted();
     const other = this.#running;

@@ -1,18 +1,17 @@
 /**
- * Refuses option names that nobody knows. The compiler does it for TypeScript; a program in JavaScript would otherwise run with a
- * misspelt option silently ignored.
+ * Rejects unknown option names. TypeScript programs get a compiler error; in JavaScript a misspelt option would be ignored silently.
  */
 
 import { closest } from "./closest.ts";
 import { describe, isPlainObject } from "./describe.ts";
 import { InvalidInputError } from "./errors.ts";
 
-/** Every name of an options type; does not compile when one is missing or too many. */
+/** Every name of an options type; a missing or an extra name is a compiler error. */
 export type OptionNames<T> = { readonly [K in keyof Required<T>]: true };
 
 /**
- * @param of - what the options are of, for the message: a method or an option that holds options.
- * @param field - put in front of the name where options are nested.
+ * @param of - name of the method, or of the option that holds these options; used in the message.
+ * @param field - path of nested options; used as a prefix of the name.
  * @throws {@link InvalidInputError} naming the option, with the nearest known one.
  */
 export function checkOptions(of: string, options: unknown, known: object, field?: string): void {

@@ -1,6 +1,6 @@
 /**
- * `@tinklet/wire/client`: what a client loads at its start. Without the server's half of the codecs, and without the routes and
- * messages that few programs call: those are loaded when they are needed (`routes/known-routes.ts`).
+ * `@tinklet/wire/client`: what a client loads at start. The codecs that only servers need are not part of it; the less common routes
+ * and messages are loaded on first use (`routes/known-routes.ts`).
  */
 export type { CopyWeightsResponse, ExternalWeightsUrlsResponse, WeightsInfoResponse } from "./messages/checkpoints.ts";
 export type { CustomLossGraph, CustomLossInput, CustomLossInputRank, CustomLossNode } from "./messages/custom-loss.ts";

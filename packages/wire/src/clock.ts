@@ -1,24 +1,24 @@
 /**
- * The seam through which every timer goes: tests drive a `FakeClock` and never sleep.
+ * The clock of all timers and timestamps. Tests replace it by a `FakeClock` and never sleep.
  */
 import { onAbort } from "./abort.ts";
 
-/** Time, and waiting for it. */
+/** Time and timers. */
 export interface Clock {
   /** Milliseconds since the epoch; may jump when the machine's clock is set. For timestamps. */
   now(): number;
-  /** Milliseconds on a clock that never jumps. For measuring how long something took and for deadlines. */
+  /** Milliseconds on a clock that never jumps. For durations and deadlines. */
   monotonic(): number;
-  /** Resolves after `ms`; rejects with `signal.reason` when aborted. Never keeps the process alive by itself. */
+  /** Resolves after `ms`; rejects with `signal.reason` when aborted. A pending sleep does not keep the process alive. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
-  /** Calls `run` once after `ms`. Returns a function that cancels. Never keeps the process alive by itself. */
+  /** Calls `run` once after `ms`. Returns a function that cancels. A pending timer does not keep the process alive. */
   timer(ms: number, run: () => void): () => void;
 }
 
-/** `setTimeout` cannot wait longer: beyond this it fires at once. */
+/** The longest delay of `setTimeout`: with a longer one it fires at once. */
 const longestTimeoutMs = 2 ** 31 - 1;
 
-/** {@link Clock.sleep} by means of a clock's timer. */
+/** {@link Clock.sleep}, implemented with a clock's timer. */
 export function sleepOn(clock: Pick<Clock, "timer">, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
@@ -34,10 +34,10 @@ export function sleepOn(clock: Pick<Clock, "timer">, ms: number, signal?: AbortS
 }
 
 /**
- * The machine's clock.
+ * The system clock.
  *
- * Timers are unreferenced where the runtime has that notion, so that a forgotten heartbeat never keeps a script alive;
- * a wait that somebody awaits needs `ref: true`, or Node would exit in the middle of it.
+ * Timers are unreferenced where the runtime supports that, so that a heartbeat timer does not keep a script alive. With `ref: true`
+ * they keep the process alive: for waits that the program awaits, during which Node would otherwise exit.
  */
 export function systemClock({ ref = false }: { readonly ref?: boolean } = {}): Clock {
   const timer = (ms: number, run: () => void) => {

@@ -1,6 +1,6 @@
-/** The known word that a misspelt one means, for messages. Imports nothing. */
+/** Suggestions for misspelt words in messages. Imports nothing. */
 
-/** The candidate nearest to a misspelt word, if one is near enough to be meant. */
+/** The candidate with the smallest edit distance to the word, if the distance is at most a third of the word's length. */
 export function closest(word: string, candidates: Iterable<string>): string | undefined {
   const limit = Math.ceil(word.length / 3);
   let best: { candidate: string; distance: number } | undefined;

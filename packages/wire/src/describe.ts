@@ -1,6 +1,6 @@
-/** What a value is: in words, for messages, and whether it is a plain object. Imports nothing. */
+/** Descriptions of values for messages, and the test for plain objects. Imports nothing. */
 
-/** Says what a value is, for messages: `a string`, `null`, `NaN`, `an array`. */
+/** Describes a value for a message: `null`, `NaN`, `an array`, `a Uint8Array`; a short string is quoted. */
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return "an array";

@@ -1,9 +1,9 @@
 /**
- * The errors of the SDK: one tree, one `code` per kind, and one function that says whether trying again can help.
- * Imports nothing. Messages say what happened, to which request, and what to do next; they never hold headers or keys.
+ * The errors of the SDK: one class tree, one `code` per kind, and one function that decides whether a retry can help. Imports nothing.
+ * A message names what happened, the request and the fix; it never contains headers or keys.
  */
 
-/** Category of a failure, as the server classifies it. `user` will fail again unchanged; the other two may pass. */
+/** Category of a failure, as the server classifies it. `user`: the same request fails again; the other two may succeed on a retry. */
 export type RequestErrorCategory = "unknown" | "server" | "user";
 
 interface TinkerErrorOptions {
@@ -59,7 +59,7 @@ export class APIError extends TinkerError {
 /** The response does not match the expected schema. Never retried. */
 export class ResponseValidationError extends APIError {
   override readonly name = "ResponseValidationError";
-  /** Path of the offending field as it stands on the wire, for example `checkpoints[2].time`. */
+  /** Path of the offending field in wire spelling, for example `checkpoints[2].time`. */
   readonly field: string;
   /** The message without the name of the field. */
   readonly problem: string;
@@ -86,7 +86,7 @@ export class APITimeoutError extends APIConnectionError {
   }
 }
 
-/** Details of the response behind an {@link APIStatusError}. */
+/** Details of the response of an {@link APIStatusError}. */
 export interface StatusErrorDetails {
   readonly status: number;
   /** The parsed JSON body, or its text. */
@@ -143,31 +143,31 @@ export class PermissionDeniedError extends APIStatusError {
 export class NotFoundError extends APIStatusError {
   override readonly name = "NotFoundError";
 }
-/** 409: the request conflicts with the current state, for example with a request of the same number. */
+/** 409: the request conflicts with the current state, for example with another request that has the same sequence number. */
 export class ConflictError extends APIStatusError {
   override readonly name = "ConflictError";
 }
-/** 422: the request was understood and refused. */
+/** 422: the request is well formed, but its contents are invalid. */
 export class UnprocessableEntityError extends APIStatusError {
   override readonly name = "UnprocessableEntityError";
 }
-/** 402: the account has to be put in order; calls that can wait do so first. */
+/** 402: a billing problem of the account. Calls that can wait are retried for a while before this error is thrown. */
 export class BillingError extends APIStatusError {
   override readonly name = "BillingError";
 }
 
-/** The server lacks what was asked of it: it is too old, or has no extensions of Tinklet. */
+/** The server does not support the request: it is too old, or lacks the extensions of Tinklet servers. */
 export class UnsupportedFeatureError extends APIError {
   override readonly name = "UnsupportedFeatureError";
-  /** What it lacks, as the wire calls it: a route, or a field of a request. */
+  /** The missing feature in wire spelling: a route, or a field of a request. */
   readonly feature: string;
-  /** The release of the official SDK that brought it; undefined for what is Tinklet's own. */
+  /** The release of the official SDK that added it; undefined for Tinklet's extensions. */
   readonly since: string | undefined;
   constructor(feature: string, since?: string, options: { cause?: unknown } = {}) {
-    const brought = since === undefined ? "is Tinklet's own" : `came with release ${since} of the official SDK`;
-    super(`The server does not have ${feature}, which ${brought}.`, {
+    const origin = since === undefined ? "is a Tinklet extension" : `was added in release ${since} of the official SDK`;
+    super(`The server does not have ${feature}, which ${origin}.`, {
       code: "unsupported_feature",
-      hint: `Do without it on this server, or use one that has it: ${since === undefined ? "" : "the hosted service, or "}a Tinklet server of today.`,
+      hint: `Do not use it with this server, or use a server that has it: ${since === undefined ? "" : "the hosted service, or "}a current Tinklet server.`,
       ...options,
     });
     this.feature = feature;
@@ -195,7 +195,7 @@ const statusErrors: Record<number, typeof APIStatusError> = {
   429: RateLimitError,
 };
 
-/** Makes the error class that belongs to a status, as the Python SDK does. */
+/** The error of an HTTP status; the same classes as in the Python SDK. */
 export function statusError(message: string, details: StatusErrorDetails): APIStatusError {
   const ErrorClass = statusErrors[details.status] ?? (details.status >= 500 ? InternalServerError : APIStatusError);
   return new ErrorClass(message, details);
@@ -216,13 +216,13 @@ export class RequestFailedError extends TinkerError {
     this.requestId = details.requestId;
     this.category = details.category;
   }
-  /** False when the request itself was invalid. A hint to the caller: the SDK never re-submits a failed future. */
+  /** False when the request itself was invalid. Information for the caller: the SDK never submits a failed request again. */
   get retryable(): boolean {
     return this.category !== "user";
   }
 }
 
-/** The server no longer knows the future (410). A sample is submitted again by itself; a training request is not. */
+/** The server no longer has the result (410). The SDK submits a sample again; a training request is not repeated. */
 export class FutureExpiredError extends TinkerError {
   override readonly name = "FutureExpiredError";
   /** Id of the request whose result has expired. */
@@ -233,15 +233,15 @@ export class FutureExpiredError extends TinkerError {
   }
 }
 
-/** Reads a category as servers write it: without regard to case, and anything unheard of is `unknown`. */
+/** Reads a server's category, ignoring case; any other value is `unknown`. */
 export function requestErrorCategory(value: unknown): RequestErrorCategory {
   const text = typeof value === "string" ? value.toLowerCase() : "";
   return text === "server" || text === "user" ? text : "unknown";
 }
 
 /**
- * Whether sending the same request again can help: transport failures, 408, 409, 429 and 5xx, unless the server said
- * otherwise (`x-should-retry`), it never answered at all (`unreachable`), or this client is closed.
+ * Whether sending the same request again can help: true for transport failures, 408, 409, 429 and 5xx. False when the server sent
+ * `x-should-retry: false`, when it never answered (`unreachable`), and when this client is closed.
  */
 export function isRetryable(error: unknown): boolean {
   if (error instanceof APIConnectionError) return error.code !== "unreachable" && error.code !== "closed";
@@ -255,8 +255,8 @@ export function isRetryableStatus(status: number): boolean {
 }
 
 /**
- * Whether the caller, not the service, has to change something: category `user`, or a 4xx other than 408 and 429,
- * anywhere in the chain of causes.
+ * Whether the caller has to change the request: category `user`, or a 4xx status other than 408 and 429, anywhere in the chain of
+ * causes.
  *
  * @example
  * ```ts

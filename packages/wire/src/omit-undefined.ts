@@ -1,9 +1,9 @@
 /**
- * Optional values without `undefined`: `exactOptionalPropertyTypes` tells "absent" and "undefined" apart, and so does the wire.
+ * Removes `undefined` values from objects: `exactOptionalPropertyTypes` and the wire treat an absent field and `undefined` differently.
  * Imports nothing.
  */
 
-/** The entries of an object that have a value; what is `undefined` is absent. */
+/** A copy of the object without the entries that are `undefined`. */
 export function omitUndefined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const kept: Partial<T> = {};
   for (const key of Object.keys(values) as (keyof T)[]) if (values[key] !== undefined) kept[key] = values[key];

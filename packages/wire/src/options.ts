@@ -1,5 +1,5 @@
 /**
- * `@tinklet/wire/options`: options objects, as every package treats them: unknown names refused, `undefined` left out, values named in
+ * `@tinklet/wire/options`: helpers for options objects, shared by all packages: reject unknown names, omit `undefined`, describe values in
  * messages.
  */
 export { checkOptions, type OptionNames } from "./check-options.ts";

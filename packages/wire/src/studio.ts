@@ -1,21 +1,20 @@
 /**
- * What the server knows of the studio: files of a page that it hands out, and folders of runs that it lists. The package
- * `@tinklet/studio` has both; a server without it is the same server without a page. The interfaces are here because neither package
- * imports the other.
+ * The interface between server and studio: the files of the page that the server serves, and the run folders that it lists. The package
+ * `@tinklet/studio` implements it; it is optional. The interfaces are here because server and studio do not import each other.
  */
 import type { RolloutsResponse, RunFileRow } from "./messages/run-folders.ts";
 
 /** A file of the page. */
 export interface StudioFile {
   readonly bytes: Uint8Array;
-  /** The same, packed with gzip. */
+  /** The same bytes, compressed with gzip. */
   readonly gzip: Uint8Array;
   readonly contentType: string;
   /** Changes with the contents. */
   readonly etag: string;
 }
 
-/** The page, and where it finds runs besides the server's own. */
+/** The page, and the run folders that it shows besides the server's own runs. */
 export interface Studio {
   /** A file by its path; `/` is the page. */
   readonly file: (path: string) => StudioFile | undefined;
@@ -25,16 +24,16 @@ export interface Studio {
 
 /** The folder of one run. */
 export interface RunFolderInfo {
-  /** Stands in paths of the API: letters, digits, `.`, `_`, `-`. */
+  /** Used in paths of the API: letters, digits, `.`, `_`, `-`. */
   readonly id: string;
   readonly name: string;
-  /** The runs that its checkpoints belong to: whoever owns one of them may see the folder. */
+  /** The runs that its checkpoints belong to. A caller that owns one of them may see the folder. */
   readonly runIds: readonly string[];
   readonly updatedAt: number;
   readonly rows: number;
   /** The last value of each metric. */
   readonly last: Readonly<Record<string, number>>;
-  /** The main metric's name and outline. */
+  /** Name of the main metric, whose values are in `sparkline`. */
   readonly metric: string | undefined;
   readonly sparkline: readonly number[];
   readonly config: RunFileRow;
@@ -49,7 +48,7 @@ export interface RunFolderInfo {
 /** Reads folders of runs. */
 export interface RunFolders {
   readonly list: () => Promise<readonly RunFolderInfo[]>;
-  /** Numbers of `metrics.jsonl` from the `after`-th row on, by metric, null where a row lacks one; and the other files. */
+  /** The values of `metrics.jsonl` after row `after`, by metric (null where a row lacks it), and the other files. */
   readonly read: (
     id: string,
     after: number,
@@ -62,7 +61,7 @@ export interface RunFolders {
       }
     | undefined
   >;
-  /** A page of the lines of a file of rollouts, how many there are, and what was logged beside them. */
+  /** A page of lines of a rollout file, the number of lines, and the log entries of the step. */
   readonly rollouts: (
     id: string,
     file: string,

@@ -1,6 +1,6 @@
 /**
- * zstd bodies. The runtime's own implementation is used where it has one (Node 22.15 and later), else a WebAssembly build
- * that is loaded when the first body is compressed: those who do not compress never pay for it.
+ * zstd compression of bodies. Uses the runtime's implementation where there is one (Node 22.15 and later), else a WebAssembly build that
+ * is loaded when the first body is compressed.
  */
 import { InvalidInputError, TinkerError } from "./errors.ts";
 
@@ -51,22 +51,22 @@ function zstd(): Promise<Zstd> {
   return loaded;
 }
 
-/** One zstd frame of the whole body. */
+/** Compresses a body into one zstd frame. */
 export async function compressZstd(bytes: Uint8Array): Promise<Uint8Array> {
   return (await zstd()).compress(bytes);
 }
 
-/** How {@link decompressZstd} works. */
+/** Options of {@link decompressZstd}. */
 export interface DecompressOptions {
-  /** More than this is refused before it is unpacked. */
+  /** Limit of the decompressed size; a frame that declares more is rejected before it is decompressed. */
   readonly maxBytes: number;
-  /** Told how many bytes the content may take, before each try to unpack it; may throw to stop. */
+  /** Called before each attempt with the number of bytes that will be allocated; may throw to stop. */
   readonly onRoom?: (bytes: number) => void;
   /** @defaultValue {@link unpackZstdFrame}, on the caller's thread */
   readonly unpack?: (bytes: Uint8Array, capacity: number) => Promise<Uint8Array | undefined>;
 }
 
-/** Unpacks a frame into at most `capacity` bytes; none when it is longer or damaged. Holds its thread up until it is done. */
+/** Decompresses a frame into at most `capacity` bytes; `undefined` when it is longer or damaged. Blocks its thread. */
 export async function unpackZstdFrame(bytes: Uint8Array, capacity: number): Promise<Uint8Array | undefined> {
   const { decompress } = await zstd();
   try {
@@ -76,7 +76,7 @@ export async function unpackZstdFrame(bytes: Uint8Array, capacity: number): Prom
   }
 }
 
-/** A function that unpacks a frame whose size is known, at once: for readers that cannot wait. It throws when the content is longer. */
+/** A synchronous decompressor of frames of known size. It throws when the content is longer than `capacity`. */
 export async function zstdUnpacker(): Promise<(bytes: Uint8Array, capacity: number) => Uint8Array> {
   return (await zstd()).decompress;
 }
@@ -88,22 +88,22 @@ export async function zstdUnpacker(): Promise<(bytes: Uint8Array, capacity: numb
  */
 export async function decompressZstd(bytes: Uint8Array, options: DecompressOptions): Promise<Uint8Array> {
   const { maxBytes, onRoom, unpack = unpackZstdFrame } = options;
-  const told = contentSize(bytes);
-  const tooLarge = () => new InvalidInputError("body", `unpacks to more than the ${maxBytes} bytes allowed`);
-  if (told !== undefined && told > maxBytes) throw tooLarge();
-  // A frame that hides its size gets room in steps, so that a small body never costs the full limit.
-  let capacity = told ?? Math.min(maxBytes, Math.max(1 << 20, bytes.byteLength * 4));
+  const declared = contentSize(bytes);
+  const tooLarge = () => new InvalidInputError("body", `decompresses to more than the limit of ${maxBytes} bytes`);
+  if (declared !== undefined && declared > maxBytes) throw tooLarge();
+  // For a frame without a declared size the buffer grows in steps, so that a small body does not allocate the full limit.
+  let capacity = declared ?? Math.min(maxBytes, Math.max(1 << 20, bytes.byteLength * 4));
   for (;;) {
     onRoom?.(capacity);
     const content = await unpack(bytes, capacity);
     if (content !== undefined) return content;
-    if (told !== undefined) throw new InvalidInputError("body", "is not intact zstd");
+    if (declared !== undefined) throw new InvalidInputError("body", "is not intact zstd");
     if (capacity >= maxBytes) throw tooLarge();
     capacity = Math.min(maxBytes, capacity * 4);
   }
 }
 
-/** The content size that a frame's header tells, if it does (RFC 8878, 3.1.1.1). */
+/** The content size in the frame's header, if the header has one (RFC 8878, 3.1.1.1). */
 function contentSize(bytes: Uint8Array): number | undefined {
   const fail = (): never => {
     throw new InvalidInputError("body", "is not zstd");

@@ -47,7 +47,7 @@ export const differences: readonly Difference[] = [
     explains: (seen) =>
       sent(seen) &&
       onlyOursRefuses(seen) &&
-      /must be (a number|an array, not a Set|a finite number|an integer|a Uint8Array|an array of token ids|a token id|one of encoded_text|a text, a list|something JSON can say|a non-negative integer)|half a character|holds floats|needs its dense|at most 64 bits|fits into int64/.test(
+      /must be (a number|an array, not a Set|a finite number|an integer|a Uint8Array|an array of token ids|a token id|one of encoded_text|a string, a list|a JSON value|a non-negative integer)|a lone surrogate|contains floats|needs its dense|at most 64 bits|fits into int64/.test(
         seen.ours.refused ?? "",
       ),
   },
@@ -55,7 +55,7 @@ export const differences: readonly Difference[] = [
     id: "unknown-parameters",
     title: "Unknown sampling parameters and unknown telemetry fields are refused",
     explains: (seen) =>
-      sent(seen) && onlyOursRefuses(seen) && /is not a field that the service knows/.test(seen.ours.refused ?? ""),
+      sent(seen) && onlyOursRefuses(seen) && /is not a known field of the service/.test(seen.ours.refused ?? ""),
   },
   {
     id: "more-arrays",
@@ -105,7 +105,9 @@ export const differences: readonly Difference[] = [
     explains: (seen) =>
       seen.file === "results" &&
       onlyOursRefuses(seen) &&
-      /cells for|covers \d+ of|num_datums: -1|is outside|no whole number/.test(seen.ours.refused ?? ""),
+      /cells for|covers \d+ of|num_datums: -1|is outside|not a multiple of the element size/.test(
+        seen.ours.refused ?? "",
+      ),
   },
   {
     id: "bfloat16",

@@ -1,27 +1,27 @@
 /**
- * Functions of one or two numbers, each beside its slope. At kinks the slopes are PyTorch's: zero for `abs` at 0, half
- * for each side of a tie between `max` or `min` operands, one inside and on the bounds of `clamp`.
+ * Functions of one or two numbers, each with its derivative. Where the derivative is not defined the value is PyTorch's: 0 for `abs` at
+ * 0, 0.5 for each of two equal operands of `max` and `min`, 1 on the bounds of `clamp`.
  */
 
-/** A function of one number; `slope` may use the function's own value `y`. */
+/** A function of one number. `slope` gets the function's value as `y`. */
 export interface Unary {
   readonly value: (x: number) => number;
   readonly slope: (x: number, y: number) => number;
 }
-/** A function of two numbers and its slopes by each. */
+/** A function of two numbers and its partial derivatives. */
 export interface Binary {
   readonly value: (a: number, b: number) => number;
   readonly slopes: readonly [(a: number, b: number) => number, (a: number, b: number) => number];
 }
 
-/** 1 / (1 + e^-x) without overflow on either side. */
+/** 1 / (1 + e^-x) without overflow for large positive or negative x. */
 export function sigmoid(x: number): number {
   if (x >= 0) return 1 / (1 + Math.exp(-x));
   const e = Math.exp(x);
   return e / (1 + e);
 }
 
-/** log(1 + e^x) without overflow, and without losing small values. */
+/** log(1 + e^x) without overflow, exact also for small results. */
 export const softplus = (x: number): number => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 
 export const unary = {
@@ -40,7 +40,7 @@ export const unary = {
   logSigmoid: { value: (x) => -softplus(-x), slope: (x) => sigmoid(-x) },
 } satisfies Record<string, Unary>;
 
-/** The share of a tie: all to the winner, half to each when they are equal. */
+/** The derivative of `max` and `min` by one operand: 1 for the chosen operand, 0.5 when both are equal, else 0. */
 const share = (wins: boolean, ties: boolean) => (ties ? 0.5 : wins ? 1 : 0);
 
 export const binary = {
@@ -48,7 +48,7 @@ export const binary = {
   sub: { value: (a, b) => a - b, slopes: [() => 1, () => -1] },
   mul: { value: (a, b) => a * b, slopes: [(_, b) => b, (a) => a] },
   div: { value: (a, b) => a / b, slopes: [(_, b) => 1 / b, (a, b) => -a / (b * b)] },
-  // At a base of 0 the slope by the exponent is 0, which the formula gives as 0 times -Infinity.
+  // At base 0 the derivative by the exponent is 0; the formula would give 0 · -Infinity = NaN.
   pow: {
     value: (a, b) => a ** b,
     slopes: [(a, b) => (b === 0 ? 0 : b * a ** (b - 1)), (a, b) => (a === 0 && b >= 0 ? 0 : a ** b * Math.log(a))],
@@ -63,7 +63,7 @@ export const power = (exponent: number): Unary => ({
   slope: (x) => (exponent === 0 ? 0 : exponent * x ** (exponent - 1)),
 });
 
-/** x held between two bounds; outside them the slope is zero. */
+/** x clamped to two bounds; outside them the derivative is 0. */
 export const clamped = (low: number, high: number): Unary => ({
   value: (x) => Math.min(Math.max(x, low), high),
   slope: (x) => (x >= low && x <= high ? 1 : 0),

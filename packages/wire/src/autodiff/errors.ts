@@ -1,10 +1,10 @@
-/** The two ways in which a computation on the tape can be wrong. Both name the operation or the leaf. */
+/** The errors of autodiff. Each names the operation or the leaf. */
 import { TinkerError } from "../errors.ts";
 
 /** The shapes of the operands are incompatible, or an argument is invalid for the operand's shape. */
 export class ShapeError extends TinkerError {
   override readonly name = "ShapeError";
-  /** The operation, as its method is called: `add`, `gather`, … */
+  /** Name of the method: `add`, `gather`, … */
   readonly operation: string;
   constructor(operation: string, problem: string, options: { hint?: string } = {}) {
     super(`${operation}: ${problem}`, { code: "shape", ...options });
@@ -12,10 +12,10 @@ export class ShapeError extends TinkerError {
   }
 }
 
-/** The loss does not depend on a leaf, so that there is no gradient to send for it. */
+/** The loss does not depend on a leaf, so there is no gradient to send for it. */
 export class UnusedLeafError extends TinkerError {
   override readonly name = "UnusedLeafError";
-  /** Which of the leaves, counted from 0. */
+  /** Index of the leaf, from 0. */
   readonly index: number;
   constructor(index: number, count: number) {
     super(`No gradient computed for leaf ${index} of ${count}: the loss does not depend on it.`, {

@@ -1,4 +1,4 @@
-/** `autodiff`: the small tape behind custom losses. No dependencies, works anywhere. */
+/** `@tinklet/wire/autodiff`: reverse-mode automatic differentiation, which custom losses use. No dependencies. */
 export { ShapeError, UnusedLeafError } from "./errors.ts";
 export { gradient } from "./gradient.ts";
 export { broadcast, type Shape } from "./shape.ts";

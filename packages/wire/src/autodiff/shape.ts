@@ -1,4 +1,4 @@
-/** Shapes: sizes, NumPy's broadcasting rule, and index maps between a shape and the one it is stretched to. */
+/** Shapes: sizes, NumPy's broadcasting rule, and index maps from a broadcast shape to the original one. */
 import { ShapeError } from "./errors.ts";
 
 /** Sizes per axis, outermost first; `[]` is a scalar. */
@@ -8,14 +8,14 @@ export const sizeOf = (shape: Shape): number => shape.reduce((a, b) => a * b, 1)
 export const sameShape = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((size, i) => size === b[i]);
 export const showShape = (shape: Shape): string => (shape.length === 0 ? "a scalar" : `[${shape.join(", ")}]`);
 
-/** The shape that both operands stretch to: axes are matched from the last, and an axis of 1 takes the other's size. */
+/** The shape that both operands are broadcast to: axes are matched from the last, and an axis of 1 takes the other's size. */
 export function broadcast(operation: string, a: Shape, b: Shape): Shape {
   if (sameShape(a, b)) return a;
   const rank = Math.max(a.length, b.length);
   return Array.from({ length: rank }, (_, i) => {
     const [left, right] = [a[i - rank + a.length] ?? 1, b[i - rank + b.length] ?? 1];
     if (left !== right && left !== 1 && right !== 1) {
-      throw new ShapeError(operation, `${showShape(a)} and ${showShape(b)} do not fit together`, {
+      throw new ShapeError(operation, `${showShape(a)} and ${showShape(b)} cannot be broadcast together`, {
         hint: "Shapes must be equal, or one of them a scalar (or 1 along an axis).",
       });
     }
@@ -24,13 +24,13 @@ export function broadcast(operation: string, a: Shape, b: Shape): Shape {
 }
 
 /**
- * For each element of `to`, the position in `from` that it is a copy of; `undefined` when the two are the same and
- * positions are equal.
+ * For each element of shape `to`, the position of its value in shape `from`; `undefined` when the shapes are equal, so that positions
+ * are too.
  */
 export function stretchMap(from: Shape, to: Shape): Int32Array | undefined {
   if (sameShape(from, to)) return undefined;
-  const map = new Int32Array(sizeOf(to)); // zeros: right already for a scalar
-  let [inner, stride] = [1, 1]; // elements of `to`, and of `from`, below the current axis
+  const map = new Int32Array(sizeOf(to)); // all zeros, which is the map of a scalar
+  let [inner, stride] = [1, 1]; // number of elements of `to` and of `from` per step of the current axis
   for (let axis = to.length - 1, own = from.length - 1; axis >= 0; axis--, own--) {
     const size = to[axis] as number;
     const ownSize = own < 0 ? 1 : (from[own] as number);

@@ -1,21 +1,21 @@
 /**
- * `Var`: an array of numbers that remembers how it was made. Operations are methods, so that a loss reads from left to
- * right; each makes a new `Var` that knows its operands and how a gradient flows back to them. Float64 inside. Walking
- * back is `gradient.ts`; the functions of single numbers and their slopes are `elementwise.ts`.
+ * `Var`: an array of float64 numbers with the operation that produced it. Operations are methods, so that a loss reads from left to
+ * right; each returns a new `Var` with its operands and its backward function. The backward pass is in `gradient.ts`, the functions of
+ * single numbers and their derivatives are in `elementwise.ts`.
  */
 import { TensorData } from "../values/tensor-data.ts";
 import { type Binary, binary, clamped, power, type Unary, unary } from "./elementwise.ts";
 import { ShapeError } from "./errors.ts";
 import { axisLoops, broadcast, type Shape, sameShape, showShape, sizeOf, stretchMap } from "./shape.ts";
 
-/** Plain numbers, possibly in rows. */
+/** Numbers, or nested rows of numbers. */
 export type NumberRows = readonly (number | NumberRows)[];
-/** What an operation takes as its other operand; all but a `Var` are constants. */
+/** The other operand of an operation; everything except a `Var` is a constant. */
 export type Operand = Var | number | ArrayLike<number> | NumberRows | TensorData;
 
 /**
- * Adds to each operand's gradient what the result's gradient means for it. `into[i]` is absent for an operand that no
- * leaf stands behind.
+ * Adds to the gradient of each operand its share of the result's gradient. `into[i]` is undefined for an operand that does not depend on
+ * a leaf.
  */
 export type Backward = (grad: Float64Array, into: readonly (Float64Array | undefined)[]) => void;
 
@@ -27,8 +27,8 @@ interface Origin {
 let nextOrder = 0;
 
 /**
- * @internal What stands behind a value that only notes what is done to it (`clients/trace-loss.ts`). Functions of several
- * values hand themselves over to it as soon as one of their operands has one.
+ * @internal A symbolic value records operations instead of computing them (`trace-loss.ts` of the SDK). A function of several
+ * values calls the symbolic implementation when one of its operands is symbolic.
  */
 export interface Symbolic {
   call(operation: string, operands: readonly Operand[]): Var;
@@ -52,13 +52,13 @@ export class Var {
   readonly shape: Shape;
   /** The values in row-major order. Do not write into it. */
   readonly data: Float64Array;
-  /** Whether a leaf stands behind this value. */
+  /** Whether this value depends on a leaf. */
   readonly tracked: boolean;
-  /** @internal How it was made; absent for leaves and constants. */
+  /** @internal The operation that produced it; absent for leaves and constants. */
   readonly origin: Origin | undefined;
-  /** @internal Set on values that are only noted. */
+  /** @internal Set on symbolic values. */
   readonly symbolic: Symbolic | undefined = undefined;
-  /** @internal Grows with each new value, so that operands always have smaller numbers than their results. */
+  /** @internal Creation number: operands always have smaller numbers than their results. */
   readonly order: number;
 
   /** @internal Use {@link leaf} or {@link constant}. */
@@ -67,7 +67,7 @@ export class Var {
     this.shape = shape;
     this.order = nextOrder++;
     this.tracked = kind === "leaf" || (kind !== "constant" && kind.operands.some((operand) => operand.tracked));
-    this.origin = typeof kind === "object" && this.tracked ? kind : undefined; // constants keep nothing alive
+    this.origin = typeof kind === "object" && this.tracked ? kind : undefined; // a constant holds no reference to its operands
   }
 
   /** Number of elements. */
@@ -77,11 +77,11 @@ export class Var {
 
   /** The value of a scalar (or of an array with one element). @throws {@link ShapeError} for anything larger. */
   item(): number {
-    if (this.size !== 1) throw new ShapeError("item", `${showShape(this.shape)} is not a single number`);
+    if (this.size !== 1) throw new ShapeError("item", `${showShape(this.shape)} is not a scalar`);
     return this.data[0] as number;
   }
 
-  // ---- arithmetic, stretched by NumPy's rule ----------------------------------------------------------------------
+  // ---- arithmetic, broadcast by NumPy's rule ----------------------------------------------------------------------
   /** The sum, element by element. */
   add(other: Operand): Var {
     return combine("add", binary.add, this, other);
@@ -112,7 +112,7 @@ export class Var {
   neg(): Var {
     return apply(unary.neg, this);
   }
-  /** The absolute value; its slope at 0 is taken as 0. */
+  /** The absolute value; its derivative at 0 is 0. */
   abs(): Var {
     return apply(unary.abs, this);
   }
@@ -170,7 +170,7 @@ export class Var {
   }
 
   // ---- sums -------------------------------------------------------------------------------------------------------
-  /** The sum of everything, or along one axis (negative counts from the last), which then disappears. */
+  /** The sum of all elements, or along one axis (negative counts from the last); that axis is removed. */
   sum(axis?: number): Var {
     if (axis === undefined) return this.reshape([this.size]).sum(0);
     const { outer, size, inner, axis: at } = axisLoops("sum", this.shape, axis);
@@ -181,7 +181,7 @@ export class Var {
       if (into) for (let i = 0; i < into.length; i++) into[i]! += grad[target(i)] as number;
     });
   }
-  /** The mean of everything, or along one axis. The mean of nothing is NaN. */
+  /** The mean of all elements, or along one axis; NaN for an empty array. */
   mean(axis?: number): Var {
     const count = axis === undefined ? this.size : axisLoops("mean", this.shape, axis).size;
     return this.sum(axis).mul(1 / count);
@@ -195,7 +195,7 @@ export class Var {
     const kept = stretched("maskedMean", constant(mask), this.shape).data.filter((value) => value !== 0).length;
     return this.maskedSum(mask).mul(1 / kept);
   }
-  /** log(sum(exp(x))) of everything, or along one axis, without overflow. */
+  /** log(sum(exp(x))) of all elements, or along one axis, without overflow. */
   logSumExp(axis?: number): Var {
     if (axis === undefined) return this.reshape([this.size]).logSumExp(0);
     const loops = axisLoops("logSumExp", this.shape, axis);
@@ -205,7 +205,7 @@ export class Var {
       const at = Math.floor(i / (loops.size * loops.inner)) * loops.inner + (i % loops.inner);
       peaks[at] = Math.max(peaks[at] as number, this.data[i] as number);
     }
-    // A row of nothing but -Infinity has the peak -Infinity; subtracting it would make NaN of a plain -Infinity.
+    // In a row of only -Infinity the maximum is -Infinity too; subtracting it would give NaN.
     const peak = new Var(
       peaks.map((value) => (Number.isFinite(value) ? value : 0)),
       kept,
@@ -217,7 +217,7 @@ export class Var {
       .log()
       .add(peak.reshape(kept.toSpliced(loops.axis, 1)));
   }
-  /** The running sum along one axis (negative counts from the last): each element with all before it. */
+  /** The cumulative sum along one axis (negative counts from the last). */
   cumsum(axis: number): Var {
     const { size, inner } = axisLoops("cumsum", this.shape, axis);
     const before = (i: number) => Math.floor(i / inner) % size !== 0;
@@ -225,23 +225,26 @@ export class Var {
     for (let i = 0; i < data.length; i++) if (before(i)) data[i]! += data[i - inner] as number;
     return result(data, this.shape, [this], (grad, [into]) => {
       if (!into) return;
-      const later = grad.slice(); // the running sum from the other end
+      const later = grad.slice(); // the cumulative sum from the end
       for (let i = later.length - 1; i >= 0; i--) if (before(i)) later[i - inner]! += later[i] as number;
       addTo(into, later, 0);
     });
   }
-  /** The sum of products with another array of the same shape. */
+  /** The dot product with another array of the same shape. */
   dot(other: Operand): Var {
     const right = constant(other);
     if (!sameShape(this.shape, right.shape)) throw mismatch("dot", this, right);
     return this.mul(right).sum();
   }
 
-  // ---- picking and arranging --------------------------------------------------------------------------------------
-  /** The same values under another shape. */
+  // ---- indexing and reshaping --------------------------------------------------------------------------------------
+  /** The same values in another shape. */
   reshape(shape: Shape): Var {
     if (sizeOf(shape) !== this.size) {
-      throw new ShapeError("reshape", `${showShape(this.shape)} does not fill ${showShape(shape)}`);
+      throw new ShapeError(
+        "reshape",
+        `${showShape(this.shape)} cannot become ${showShape(shape)}: the number of elements differs`,
+      );
     }
     return result(this.data, [...shape], [this], (grad, [into]) => into && addTo(into, grad, 0));
   }
@@ -257,7 +260,7 @@ export class Var {
     const data = this.data.subarray(from * row, (from + count) * row);
     return result(data, this.shape.with(0, count), [this], (grad, [into]) => into && addTo(into, grad, from * row));
   }
-  /** One row along the first axis: a scalar of a vector, a vector of a matrix. Negative counts from the end. */
+  /** The row at `index` along the first axis: a scalar for a vector, a vector for a matrix. Negative counts from the end. */
   at(index: number): Var {
     const rows = this.shape[0] ?? 0;
     const from = index < 0 ? index + rows : index;
@@ -267,8 +270,8 @@ export class Var {
     return this.slice(from, from + 1).reshape(this.shape.slice(1));
   }
   /**
-   * Picks along the last axis. Of a vector: the elements at `indices`, in that order, repeats allowed. Of a matrix with
-   * `n` rows: one element per row, at `indices[row]`.
+   * Gathers along the last axis. Of a vector: the elements at `indices`, in that order; indices may repeat. Of a matrix with `n` rows:
+   * one element per row, at `indices[row]`.
    */
   gather(indices: ArrayLike<number>): Var {
     const [rows, columns] = this.shape.length === 1 ? [0, this.size] : (this.shape as [number, number]);
@@ -292,8 +295,8 @@ export class Var {
   }
 
   /**
-   * The elements at `positions` (counted in row-major order, repeats allowed) under a new shape: any way of picking,
-   * repeating or rearranging at once.
+   * The elements at `positions` (in row-major order; positions may repeat) in a new shape. Covers every way to select, repeat or
+   * rearrange elements.
    */
   pick(positions: ArrayLike<number>, shape: Shape): Var {
     if (sizeOf(shape) !== positions.length) {
@@ -309,7 +312,7 @@ export class Var {
     });
   }
 
-  /** The same numbers as a constant: no gradient flows through. */
+  /** The same values as a constant, without a gradient. */
   stopGradient(): Var {
     return new Var(this.data, this.shape, "constant");
   }
@@ -321,7 +324,7 @@ export function leaf(values: Exclude<Operand, Var>, shape?: Shape): Var {
   return new Var(data.slice(), own, "leaf");
 }
 
-/** Numbers that no gradient flows to: a number, rows of numbers, a typed array or a tensor. A `Var` stays itself. */
+/** Numbers without a gradient: a number, rows of numbers, a typed array or a tensor. A `Var` is returned unchanged. */
 export function constant(values: Operand, shape?: Shape): Var {
   const made = values instanceof Var ? values : constantOf(values);
   return shape === undefined || sameShape(shape, made.shape) ? made : made.reshape(shape);
@@ -348,7 +351,7 @@ function constantOf(values: Exclude<Operand, Var>): Var {
   return new Var(Float64Array.from(flat as number[]), shape, "constant");
 }
 
-/** Where the mask is not zero the first, elsewhere the second; no gradient flows to what was not chosen. */
+/** `yes` where the mask is not zero, else `no`. Elements that were not chosen get no gradient. */
 export function where(mask: Operand, yes: Operand, no: Operand): Var {
   const symbolic = symbolicOf([mask, yes, no]);
   if (symbolic !== undefined) return symbolic.call("where", [mask, yes, no]);
@@ -395,7 +398,7 @@ export function concat(parts: readonly Operand[]): Var {
   });
 }
 
-/** Puts arrays of one shape under a new first axis; scalars become a vector. */
+/** Stacks arrays of the same shape along a new first axis; scalars become a vector. */
 export function stack(parts: readonly Operand[]): Var {
   const symbolic = symbolicOf(parts);
   if (symbolic !== undefined) return symbolic.call("stack", parts);
@@ -406,22 +409,22 @@ export function stack(parts: readonly Operand[]): Var {
   return concat(vars.map((part) => part.reshape([1, ...part.shape])));
 }
 
-// ---- how operations are made ----------------------------------------------------------------------------------------
+// ---- implementation of the operations ----------------------------------------------------------------------------------------
 
 const result = (data: Float64Array, shape: Shape, operands: readonly Var[], backward: Backward): Var =>
   new Var(data, shape, { operands, backward });
 
 const mismatch = (operation: string, a: Var, b: Var) =>
-  new ShapeError(operation, `${showShape(a.shape)} and ${showShape(b.shape)} do not fit together`);
+  new ShapeError(operation, `${showShape(a.shape)} and ${showShape(b.shape)} have incompatible shapes`);
 
 function addTo(into: Float64Array, grad: Float64Array, offset: number): void {
   for (let i = 0; i < grad.length; i++) into[offset + i]! += grad[i] as number;
 }
 
-/** A constant copy of `value` in the larger shape. */
+/** A constant copy of `value`, broadcast to `shape`. */
 function stretched(operation: string, value: Var, shape: Shape): Var {
   if (!sameShape(broadcast(operation, value.shape, shape), shape)) {
-    throw new ShapeError(operation, `${showShape(value.shape)} does not stretch to ${showShape(shape)}`);
+    throw new ShapeError(operation, `${showShape(value.shape)} cannot be broadcast to ${showShape(shape)}`);
   }
   const map = stretchMap(value.shape, shape);
   return map === undefined

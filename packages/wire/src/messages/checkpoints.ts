@@ -1,17 +1,17 @@
-/** Messages about checkpoints as such: what they are, how long they are kept, copies, and their files for use elsewhere. */
+/** Messages about stored checkpoints: their description, time to live, copies and external files. */
 import { date } from "../schema/dates.ts";
 import { bool, int, json, list, literal, map, nullable, optional, string } from "../schema/fields.ts";
 import { message } from "../schema/message.ts";
 import type { UserMetadata } from "./session.ts";
 import type { ModelID } from "./training.ts";
 
-/** Asks what a checkpoint was trained on. */
+/** Asks for the base model and settings of a checkpoint. */
 export interface WeightsInfoRequest {
   readonly tinkerPath: string;
 }
 export const WeightsInfoRequest = message<WeightsInfoRequest>("WeightsInfoRequest", { tinkerPath: string() });
 
-/** What a checkpoint was trained on. */
+/** Base model and settings of a checkpoint. */
 export interface WeightsInfoResponse {
   readonly baseModel: string;
   readonly isLora: boolean;
@@ -32,7 +32,7 @@ export const WeightsInfoResponse = message<WeightsInfoResponse>("WeightsInfoResp
   optimizerConfig: optional(map(json())),
 });
 
-/** Sets or removes a checkpoint's time to live; null, said explicitly, removes it. */
+/** Sets or removes a checkpoint's time to live; an explicit null removes it. */
 export interface SetCheckpointTtlRequest {
   readonly ttlSeconds: number | null;
 }
@@ -43,11 +43,11 @@ export const SetCheckpointTtlRequest = message<SetCheckpointTtlRequest>("SetChec
 /** Saves weights as plain files that can be downloaded one by one. Newer than 0.25. */
 export interface SaveWeightsExternalRequest {
   readonly modelId: ModelID;
-  /** The checkpoint's bare name. */
+  /** The checkpoint's name, without a path. */
   readonly path: string;
   readonly seqId?: number;
   readonly ttlSeconds?: number;
-  /** Public keys of the `age` tool; the files are encrypted so that only their owners can read them. */
+  /** Public keys of the tool `age`; the files are encrypted for their owners. */
   readonly ageEncryptionRecipients?: readonly string[];
   readonly type: "save_weights_external";
 }
@@ -60,7 +60,7 @@ export const SaveWeightsExternalRequest = message<SaveWeightsExternalRequest, "t
   type: literal("save_weights_external"),
 });
 
-/** Where each file of an external checkpoint can be fetched, and until when. */
+/** URLs of the files of an external checkpoint, and when they expire. */
 export interface ExternalWeightsUrlsResponse {
   readonly urls: Readonly<Record<string, string>>;
   readonly expires: Date;
@@ -70,7 +70,7 @@ export const ExternalWeightsUrlsResponse = message<ExternalWeightsUrlsResponse>(
   expires: date(),
 });
 
-/** Copies a checkpoint into a session or a project of one's own. Newer than 0.25. */
+/** Copies a checkpoint into a session or a project of the caller. Newer than 0.25. */
 export interface CopyWeightsRequest {
   readonly sessionId?: string;
   readonly modelSeqId?: number;
@@ -89,7 +89,7 @@ export const CopyWeightsRequest = message<CopyWeightsRequest>("CopyWeightsReques
   weightsAccessToken: optional(string()),
 });
 
-/** The copy's own path. */
+/** The path of the copy. */
 export interface CopyWeightsResponse {
   readonly tinkerPath: string;
 }

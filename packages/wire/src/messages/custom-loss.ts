@@ -1,6 +1,6 @@
 /**
- * Messages about losses that run on the server: a loss traced into a graph of plain operations, sent once, and named by its
- * id in the passes that use it. Newer than 0.25.
+ * Messages about losses that run on the server: a loss is traced into a graph of operations, sent once, and referenced by its id in
+ * the passes that use it. Newer than 0.25.
  */
 import { int, json, list, literal, map, oneOf, string, withDefault } from "../schema/fields.ts";
 import type { JsonValue } from "../schema/json.ts";
@@ -9,7 +9,7 @@ import { message } from "../schema/message.ts";
 /** A loss input's rank: 0 is a scalar, 1 is `[T]`, 2 is `[T, K]`. */
 export type CustomLossInputRank = 0 | 1 | 2;
 
-/** One input of a custom loss, with the rank that every datum's value has. */
+/** One input of a custom loss, with the rank of its value in every datum. */
 export interface CustomLossInput {
   /** `logprobs`, or the key of `lossFnInputs` that the loss reads. */
   readonly name: string;
@@ -20,7 +20,7 @@ export const CustomLossInput = message<CustomLossInput>("CustomLossInput", {
   rank: oneOf(0, 1, 2),
 });
 
-/** What a node of a traced loss does. */
+/** The kind of a node, as in `torch.fx`. */
 export type CustomLossNodeOp = "placeholder" | "get_attr" | "call_function" | "call_method" | "call_module" | "output";
 
 /** One node of a traced loss. */
@@ -31,9 +31,9 @@ export interface CustomLossNode {
   /** The input's name, the function's full name (`torch.exp`, `operator.mul`), the method's name, or `output`. */
   readonly target: string;
   /**
-   * Numbers, texts, null and lists stand for themselves; anything else is an object with one key: `{ ref }` for a node,
-   * `{ tuple }`, `{ dict }`, `{ slice }`, `{ ellipsis }`, `{ float }` for what JSON has no number for, `{ dtype }`,
-   * `{ device }`, `{ layout }`, `{ memory_format }`.
+   * Numbers, strings, null and lists are literal values. Anything else is an object with one key: `{ ref }` for a node,
+   * `{ tuple }`, `{ dict }`, `{ slice }`, `{ ellipsis }`, `{ float }` for NaN and infinities, `{ dtype }`, `{ device }`, `{ layout }`,
+   * `{ memory_format }`.
    */
   readonly args: readonly JsonValue[];
   /** Arguments by name, in the same form. */
@@ -47,7 +47,7 @@ export const CustomLossNode = message<CustomLossNode, "args" | "kwargs">("Custom
   kwargs: withDefault(map(json()), {}),
 });
 
-/** A traced loss as plain data: its nodes in the order they run. */
+/** A traced loss: its nodes in execution order. */
 export interface CustomLossGraph {
   readonly format: 1;
   readonly nodes: readonly CustomLossNode[];
@@ -78,7 +78,7 @@ export const CreateCustomLossRequest = message<CreateCustomLossRequest, "type">(
 
 /** A loss was stored. */
 export interface CreateCustomLossResponse {
-  /** Names it in `forward_backward` requests of the same session. */
+  /** The id to use in `forward_backward` requests of the same session. */
   readonly lossId: string;
   readonly type: "create_custom_loss";
 }

@@ -1,6 +1,6 @@
 /**
- * The answers to `retrieve_future`, first turned into a small sum type: one place decides what an answer is, and the
- * poll loop only acts on it.
+ * Messages of futures. An answer to `retrieve_future` is classified here once, into a small sum type; the poll loop acts on the
+ * result.
  */
 
 import { isPlainObject } from "../describe.ts";
@@ -20,10 +20,10 @@ import {
 import { message, unionOf } from "../schema/message.ts";
 import type { ModelID } from "./training.ts";
 
-/** A request's id, which its result is fetched by. */
+/** The id of a request, with which its result is fetched. */
 export type RequestID = string;
 
-/** How a queue stands. Words that are none of the first three read as `unknown`, never as `active`. */
+/** The state of a queue. Any other value of a server is read as `unknown`. */
 export type QueueState = "active" | "paused_capacity" | "paused_rate_limit" | "unknown";
 
 /** Reads a queue state as servers write it. */
@@ -35,7 +35,7 @@ export function queueState(value: unknown): QueueState {
 export interface UntypedAPIFuture {
   readonly requestId: RequestID;
   readonly modelId?: ModelID;
-  /** Newer than 0.25: one id per sample asked for. */
+  /** Newer than 0.25: one id per requested sample. */
   readonly sampleSequenceIds?: readonly string[];
 }
 export const UntypedAPIFuture = message<UntypedAPIFuture>("UntypedAPIFuture", {
@@ -47,7 +47,7 @@ export const UntypedAPIFuture = message<UntypedAPIFuture>("UntypedAPIFuture", {
 /** Asks for the result of a request. */
 export interface FutureRetrieveRequest {
   readonly requestId: RequestID;
-  /** Whether a large result may be announced instead of sent. @defaultValue false */
+  /** Whether the server may answer with the size of a large result instead of the result. @defaultValue false */
   readonly allowMetadataOnly: boolean;
 }
 export const FutureRetrieveRequest = message<FutureRetrieveRequest, "allowMetadataOnly">("FutureRetrieveRequest", {
@@ -89,7 +89,7 @@ export const CompleteMetadataResponse = message<CompleteMetadataResponse, "statu
   responsePayloadSize: nullable(int()),
 });
 
-/** What one JSON answer of `retrieve_future` means. */
+/** A classified JSON answer of `retrieve_future`. */
 export type JsonOutcome =
   | { readonly kind: "pending"; readonly queueState: QueueState; readonly reason?: string }
   | { readonly kind: "metadata"; readonly payloadBytes: number }
@@ -130,7 +130,7 @@ export function pendingOutcome(body: unknown): JsonOutcome & { kind: "pending" }
 export interface SamplingSessionFuturesTarget {
   readonly type: "sampling_session";
   readonly samplingSessionId: string;
-  /** The number that a process got when it joined the session. @defaultValue 0 */
+  /** The number of this process in the session (`JoinSamplingSessionResponse`). @defaultValue 0 */
   readonly clonedSamplerId: number;
 }
 export const SamplingSessionFuturesTarget = message<SamplingSessionFuturesTarget, "type" | "clonedSamplerId">(
@@ -138,14 +138,14 @@ export const SamplingSessionFuturesTarget = message<SamplingSessionFuturesTarget
   { type: literal("sampling_session"), samplingSessionId: string(), clonedSamplerId: withDefault(int(), 0) },
 );
 
-/** Asks which of many requests are over, in one long poll. Newer than 0.25. */
+/** Asks which of many requests have completed, in one long poll. Newer than 0.25. */
 export interface FuturesRetrieveRequest {
   readonly target: SamplingSessionFuturesTarget;
-  /** The cursor of the answer before. @defaultValue 0 */
+  /** The cursor of the previous answer. @defaultValue 0 */
   readonly prevCursor: number;
   /** Seconds. */
   readonly timeout?: number;
-  /** Requests whose results were fetched since. */
+  /** Requests whose results were fetched since then. */
   readonly retrievedRequestIds: readonly RequestID[];
 }
 export const FuturesRetrieveRequest = message<FuturesRetrieveRequest, "prevCursor" | "retrievedRequestIds">(
@@ -169,7 +169,7 @@ export const FutureFinished = message<FutureFinished, "state">("FutureFinished",
   requestId: string(),
   responsePayloadUncompressedSize: optional(int()),
 });
-/** A request that failed; fetching it says why. */
+/** A failed request; fetching its result gives the reason. */
 export interface FutureFailed {
   readonly state: "failed";
   readonly requestId: RequestID;
@@ -178,10 +178,10 @@ export const FutureFailed = message<FutureFailed, "state">("FutureFailed", {
   state: literal("failed"),
   requestId: string(),
 });
-/** A request that is over, told apart by `state`. */
+/** A completed request, discriminated by `state`. */
 export type FutureCompletion = FutureFinished | FutureFailed;
 
-/** Which requests are over. */
+/** The completed requests. */
 export interface FuturesRetrieveResponse {
   readonly completions: readonly FutureCompletion[];
   readonly cursor: number;
@@ -191,7 +191,7 @@ export const FuturesRetrieveResponse = message<FuturesRetrieveResponse>("Futures
   cursor: int(),
 });
 
-/** Gives a request up. Newer than 0.25. */
+/** Cancels a request. Newer than 0.25. */
 export interface CancelFutureRequest {
   readonly requestId: RequestID;
 }

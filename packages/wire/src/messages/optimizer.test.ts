@@ -4,7 +4,7 @@ import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import { AdamOptimizerConfig, DimuonOptimizerConfig, DimuonParams, encodeOptimParams } from "./optimizer.ts";
 
 describe("which optimizer a model gets", () => {
-  it("is told by its type, which is filled in", () => {
+  it("is selected by its type, which is filled in", () => {
     expect(AdamOptimizerConfig.encode({})).toEqual({ type: "adamw" });
     expect(DimuonOptimizerConfig.encode({})).toEqual({ type: "dimuon", version: 1 });
     expect(DimuonOptimizerConfig.decode({ type: "dimuon", version: 1 })).toEqual({ type: "dimuon", version: 1 });
@@ -27,17 +27,17 @@ describe("settings of one step", () => {
     });
   });
 
-  it("of a family that this version does not know pass as they are", () => {
+  it("of an unknown optimizer pass unchanged", () => {
     const params = { type: "lion", learning_rate: -1, betas: [0.9, 0.99] };
     expect(encodeOptimParams(params)).toEqual(params);
     expect(encodeOptimParams(params)).not.toBe(params);
   });
 
   it.each([
-    [{ learningRate: -1e-9 }, "learningRate", "must not be negative, and is -1e-9"],
-    [{ learningRate: 1, gradClipNorm: -1 }, "gradClipNorm", "must not be negative, and is -1"],
-    [{ learningRate: 1, beta1: 1 }, "beta1", "must be at least 0 and below 1, and is 1"],
-    [{ learningRate: 1, beta1: -0.1 }, "beta1", "must be at least 0 and below 1, and is -0.1"],
+    [{ learningRate: -1e-9 }, "learningRate", "must not be negative, got -1e-9"],
+    [{ learningRate: 1, gradClipNorm: -1 }, "gradClipNorm", "must not be negative, got -1"],
+    [{ learningRate: 1, beta1: 1 }, "beta1", "must be at least 0 and below 1, got 1"],
+    [{ learningRate: 1, beta1: -0.1 }, "beta1", "must be at least 0 and below 1, got -0.1"],
   ])("of Dimuon cannot be %j", (params, field, message) => {
     const error = refusal(() => DimuonParams.encode(params));
     expect([error.field, error.message]).toEqual([field, expect.stringContaining(message)]);

@@ -1,13 +1,13 @@
 /**
- * Optimizers as a family: which one a model gets when it is created, and its settings for one step. AdamW's own settings are
- * `AdamParams`; a family that this version does not know passes through by its `type`. Newer than 0.25.
+ * Optimizers: which one a model is created with, and its settings for one step. The settings of AdamW are `AdamParams`; an optimizer
+ * that this version does not know is passed through by its `type`. Newer than 0.25.
  */
 import { float, literal, withDefault } from "../schema/fields.ts";
 import type { JsonValue } from "../schema/json.ts";
 import { type InputOf, message } from "../schema/message.ts";
 import type { AdamParams } from "./training.ts";
 
-/** AdamW, which every model has unless another is asked for. */
+/** AdamW, the default optimizer of a model. */
 export interface AdamOptimizerConfig {
   readonly type: "adamw";
 }
@@ -25,12 +25,12 @@ export const DimuonOptimizerConfig = message<DimuonOptimizerConfig, "type" | "ve
   version: literal(1),
 });
 
-/** Any other optimizer, by its type and with fields of its own. */
+/** Any other optimizer, with its type and its fields. */
 export interface OptimizerConfigBase {
   readonly type: string;
   readonly [field: string]: JsonValue;
 }
-/** Which optimizer a model gets. */
+/** The optimizer that a model is created with. */
 export type OptimizerConfig = AdamOptimizerConfig | DimuonOptimizerConfig | OptimizerConfigBase;
 
 /** Dimuon's settings for one step. */
@@ -53,10 +53,9 @@ export const DimuonParams = message<DimuonParams, "type" | "gradClipNorm" | "bet
   {
     check: (value, fail) => {
       for (const key of ["learningRate", "gradClipNorm"] as const) {
-        if (!(value[key] >= 0)) fail(key, `must not be negative, and is ${value[key]}`);
+        if (!(value[key] >= 0)) fail(key, `must not be negative, got ${value[key]}`);
       }
-      if (!(value.beta1 >= 0 && value.beta1 < 1))
-        fail("beta1", `must be at least 0 and below 1, and is ${value.beta1}`);
+      if (!(value.beta1 >= 0 && value.beta1 < 1)) fail("beta1", `must be at least 0 and below 1, got ${value.beta1}`);
     },
   },
 );
@@ -64,13 +63,13 @@ export const DimuonParams = message<DimuonParams, "type" | "gradClipNorm" | "bet
 /** {@link DimuonParams} with its defaults optional. */
 export type DimuonParamsInput = InputOf<DimuonParams, "gradClipNorm" | "beta1">;
 
-/** Settings of an optimizer other than AdamW as they are sent. @throws {@link InvalidInputError} naming the field. */
+/** Encodes the settings of an optimizer other than AdamW. @throws {@link InvalidInputError} naming the field. */
 export function encodeOptimParams(params: DimuonParamsInput | OptimParamsBase): Readonly<Record<string, JsonValue>> {
   if (params.type === "dimuon") return DimuonParams.encode(params as DimuonParamsInput) as Record<string, JsonValue>;
   return { ...(params as OptimParamsBase) };
 }
 
-/** Settings of any other optimizer for one step, under the wire's names. */
+/** Settings of any other optimizer for one step, in wire spelling. */
 export interface OptimParamsBase {
   readonly type: string;
   readonly [field: string]: JsonValue;

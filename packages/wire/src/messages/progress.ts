@@ -1,6 +1,6 @@
 /**
- * How runs are getting on, as Tinklet's own servers tell it: each run's state and curve, what the server is doing, and the files that
- * training loops leave in run folders. Routes of ours; the studio is made of them.
+ * Progress of runs on Tinklet servers: the status and loss curve of each run, and the state of the server. Tinklet extensions; the studio
+ * uses them.
  */
 import { date } from "../schema/dates.ts";
 import { bool, float, int, json, list, map, nullable, oneOf, optional, string, withDefault } from "../schema/fields.ts";
@@ -9,21 +9,21 @@ import { message } from "../schema/message.ts";
 import { Cursor } from "./rest.ts";
 
 /**
- * What a run is doing: a request of it runs; requests wait and none runs; nothing is asked of it; its client has finished with it; it
- * could not be created.
+ * The status of a run. `training`: one of its requests is running; `waiting`: it has only queued requests; `idle`: it has no requests;
+ * `done`: its client has ended it; `failed`: it could not be created.
  */
 export type RunStatus = "training" | "waiting" | "idle" | "done" | "failed";
 
-/** A run at a glance. */
+/** Summary of a run. */
 export interface RunProgress {
   readonly runId: string;
   readonly sessionId: string;
   readonly status: RunStatus;
-  /** What its next request waits for, or why the run failed. */
+  /** Why its next request waits, or why the run failed. */
   readonly reason?: string;
   readonly baseModel: string;
   readonly loraRank: number;
-  /** The name that its session was given. */
+  /** The display name of its session. */
   readonly displayName?: string;
   readonly tags: readonly string[];
   readonly userMetadata: Readonly<Record<string, string>>;
@@ -35,7 +35,7 @@ export interface RunProgress {
   readonly tokens: number;
   readonly loss?: number;
   readonly gradientNorm?: number;
-  /** The loss over the whole run, in at most 48 values. */
+  /** The loss over the whole run, at most 48 values. */
   readonly sparkline: readonly number[];
 }
 export const RunProgress = message<RunProgress>("RunProgress", {
@@ -57,7 +57,7 @@ export const RunProgress = message<RunProgress>("RunProgress", {
   sparkline: list(float()),
 });
 
-/** A page of {@link RunProgress}, the run that was used last first. */
+/** A page of {@link RunProgress}, most recently used first. */
 export interface RunProgressListResponse {
   readonly runs: readonly RunProgress[];
   readonly cursor: Cursor;
@@ -67,24 +67,24 @@ export const RunProgressListResponse = message<RunProgressListResponse>("RunProg
   cursor: Cursor.field,
 });
 
-/** Optimizer steps as columns: entry i of each belongs to the same step. */
+/** Optimizer steps as columns: entry i of each column belongs to the same step. */
 export interface StepColumns {
-  /** Numbers by which {@link RunStepsQuery.after} goes on. */
+  /** Ids for {@link RunStepsQuery.after}. */
   readonly id: readonly number[];
   /** From 1. */
   readonly step: readonly number[];
   /** Milliseconds since the epoch. */
   readonly time: readonly number[];
-  /** Tokens trained on until then. */
+  /** Tokens trained on up to this step. */
   readonly tokens: readonly number[];
   /** Mean loss per weighted token; null where it was not a number. */
   readonly loss: readonly (number | null)[];
   /** Norm of the gradient before clipping. */
   readonly gradientNorm: readonly (number | null)[];
   readonly learningRate: readonly (number | null)[];
-  /** Milliseconds that its requests waited for the engine. */
+  /** Milliseconds that the step's requests waited for the engine. */
   readonly queueMs: readonly number[];
-  /** Milliseconds that the engine took. */
+  /** Milliseconds of engine time. */
   readonly computeMs: readonly number[];
 }
 export const StepColumns = message<StepColumns>("StepColumns", {
@@ -112,9 +112,9 @@ export const RunEvent = message<RunEvent>("RunEvent", { time: date(), kind: stri
 export interface RunStepsResponse {
   readonly run: RunProgress;
   readonly steps: StepColumns;
-  /** What was asked for when it was created. */
+  /** The fields of the request that created it. */
   readonly config: Readonly<Record<string, JsonValue>>;
-  /** The latest first. */
+  /** Latest first. */
   readonly events: readonly RunEvent[];
 }
 export const RunStepsResponse = message<RunStepsResponse>("RunStepsResponse", {
@@ -131,11 +131,11 @@ export interface RunStepsQuery {
 }
 export const RunStepsQuery = message<RunStepsQuery, "after">("RunStepsQuery", { after: withDefault(int(), 0) });
 
-/** Where a stream of events begins. */
+/** Where a stream of events starts. */
 export interface WatchRunsQuery {
-  /** An event's id, for readers that cannot send `Last-Event-ID`. */
+  /** The last event's id, for clients that cannot send `Last-Event-ID`. */
   readonly after?: string;
-  /** Whether to stay and tell what happens; without, the stream ends after what was missed. */
+  /** Whether the stream stays open for new events; if false, it ends after the missed events. */
   readonly follow: boolean;
 }
 export const WatchRunsQuery = message<WatchRunsQuery, "follow">("WatchRunsQuery", {
@@ -143,14 +143,14 @@ export const WatchRunsQuery = message<WatchRunsQuery, "follow">("WatchRunsQuery"
   follow: withDefault(bool(), true),
 });
 
-/** Optimizer steps of a run, as an event of the stream. */
+/** Event of the stream: new optimizer steps of a run. */
 export interface StepsEvent {
   readonly runId: string;
   readonly steps: StepColumns;
 }
 export const StepsEvent = message<StepsEvent>("StepsEvent", { runId: string(), steps: StepColumns.field });
 
-/** One base model of the server. */
+/** Load of one base model of the server. */
 export interface ModelLoad {
   readonly baseModel: string;
   readonly contextLength: number;
@@ -174,13 +174,13 @@ export const ModelLoad = message<ModelLoad>("ModelLoad", {
   prefixCacheBytes: int(),
 });
 
-/** The caller's tokens per interval, oldest first; the last interval is not over. */
+/** The caller's tokens per interval, oldest first; the last interval is incomplete. */
 export interface TokenRates {
   readonly intervalSeconds: number;
   readonly training: readonly number[];
   readonly sampled: readonly number[];
   readonly prefilled: readonly number[];
-  /** Of prompts that the cache had. */
+  /** Prompt tokens that came from the prefix cache. */
   readonly reused: readonly number[];
 }
 export const TokenRates = message<TokenRates>("TokenRates", {
@@ -191,10 +191,10 @@ export const TokenRates = message<TokenRates>("TokenRates", {
   reused: list(int()),
 });
 
-/** What the server is doing. */
+/** State of the server. */
 export interface ServerStateResponse {
   readonly startedAt: Date;
-  /** Whether what it has is kept when it stops. */
+  /** Whether its data survives a restart. */
   readonly durable: boolean;
   readonly pendingRequests: number;
   readonly residentMemoryBytes: number;

@@ -1,4 +1,4 @@
-/** Messages of the REST side: training runs, checkpoints, sessions, samplers, audit and billing. */
+/** Messages of the REST routes: training runs, checkpoints, sessions, samplers, audit and billing. */
 
 import { describe, isPlainObject } from "../describe.ts";
 import { date } from "../schema/dates.ts";
@@ -21,13 +21,13 @@ import {
 import type { JsonValue } from "../schema/json.ts";
 import { type Message, message } from "../schema/message.ts";
 
-/** Whose items a listing shows: only one's own, or all that are accessible. */
+/** Which items a list contains: those of the caller, or all that the caller may see. */
 export type AccessScope = "owned" | "accessible";
 
 /** What a checkpoint is for. Newer services also know `external`. */
 export type CheckpointType = "training" | "sampler" | "external" | (string & {});
 
-/** Where a page of a listing stands. */
+/** Position of a page in a list. */
 export interface Cursor {
   readonly offset: number;
   readonly limit: number;
@@ -70,7 +70,7 @@ export const CheckpointsListResponse = message<CheckpointsListResponse>("Checkpo
   cursor: optional(Cursor.field),
 });
 
-/** Where a checkpoint's archive can be fetched, and until when. */
+/** URL of a checkpoint's archive, and when it expires. */
 export interface CheckpointArchiveUrlResponse {
   readonly url: string;
   readonly expires: Date;
@@ -80,7 +80,7 @@ export const CheckpointArchiveUrlResponse = message<CheckpointArchiveUrlResponse
   expires: date(),
 });
 
-/** A training run: one model and what was saved of it. */
+/** A training run: one model and its checkpoints. */
 export interface TrainingRun {
   readonly trainingRunId: string;
   readonly baseModel: string;
@@ -124,7 +124,7 @@ export interface ListSessionsResponse {
 }
 export const ListSessionsResponse = message<ListSessionsResponse>("ListSessionsResponse", { sessions: list(string()) });
 
-/** What belongs to a session. */
+/** The training runs and samplers of a session. */
 export interface GetSessionResponse {
   readonly trainingRunIds: readonly string[];
   readonly samplerIds: readonly string[];
@@ -140,7 +140,7 @@ export const GetSessionResponse = message<GetSessionResponse>("GetSessionRespons
   displayName: optional(string()),
 });
 
-/** The project that a session is to count towards. */
+/** Assigns a session to a project. */
 export interface AssignSessionProjectRequest {
   readonly projectId: string;
 }
@@ -148,7 +148,7 @@ export const AssignSessionProjectRequest = message<AssignSessionProjectRequest>(
   projectId: string(),
 });
 
-/** How far the export of a session's trace is. */
+/** Status of the export of a session's trace. */
 export interface TraceExportResponse {
   readonly status: "pending" | "ready" | "failed" | (string & {});
   readonly url?: string;
@@ -160,7 +160,7 @@ export const TraceExportResponse = message<TraceExportResponse>("TraceExportResp
   error: optional(string()),
 });
 
-/** What a sampler draws from: a base model, or weights saved on top of it. */
+/** The weights of a sampler: a base model, or a checkpoint of it. */
 export interface GetSamplerResponse {
   readonly samplerId: string;
   readonly baseModel: string;
@@ -179,7 +179,7 @@ export interface AuditLogEntry {
   readonly modelId?: string;
   readonly tinkerPath?: string;
   readonly purpose?: string;
-  /** Newer than 0.25: what else is known of it. */
+  /** Newer than 0.25: further details. */
   readonly eventDetails?: Readonly<Record<string, JsonValue>>;
 }
 export const AuditLogEntry = message<AuditLogEntry>("AuditLogEntry", {
@@ -191,13 +191,13 @@ export const AuditLogEntry = message<AuditLogEntry>("AuditLogEntry", {
   eventDetails: optional(map(json())),
 });
 
-/** What an audit query found. */
+/** Result of an audit query. */
 export interface AuditLogResponse {
   readonly entries: readonly AuditLogEntry[];
 }
 export const AuditLogResponse = message<AuditLogResponse>("AuditLogResponse", { entries: list(AuditLogEntry.field) });
 
-/** Tokens that were trained on. */
+/** Usage: tokens trained on. */
 export interface TrainingBillingEvent {
   readonly type: "training";
   readonly tokenCount: number;
@@ -206,7 +206,7 @@ export const TrainingBillingEvent = message<TrainingBillingEvent, "type">("Train
   type: literal("training"),
   tokenCount: int(),
 });
-/** Prompt tokens of samples; `cached` ones were not computed again. */
+/** Usage: prompt tokens of samples; `cached` ones came from the prefix cache. */
 export interface SamplingPrefillBillingEvent {
   readonly type: "sampling_prefill";
   readonly cached: boolean;
@@ -217,7 +217,7 @@ export const SamplingPrefillBillingEvent = message<SamplingPrefillBillingEvent, 
   cached: bool(),
   tokenCount: int(),
 });
-/** Tokens that were drawn. */
+/** Usage: sampled tokens. */
 export interface SamplingSampleBillingEvent {
   readonly type: "sampling_sample";
   readonly tokenCount: number;
@@ -226,7 +226,7 @@ export const SamplingSampleBillingEvent = message<SamplingSampleBillingEvent, "t
   type: literal("sampling_sample"),
   tokenCount: int(),
 });
-/** Checkpoints that were saved. */
+/** Usage: saved checkpoints. */
 export interface CheckpointBillingEvent {
   readonly type: "checkpoint";
   readonly count: number;
@@ -235,7 +235,7 @@ export const CheckpointBillingEvent = message<CheckpointBillingEvent, "type">("C
   type: literal("checkpoint"),
   count: int(),
 });
-/** What checkpoints take up over time. */
+/** Usage: storage of checkpoints over time. */
 export interface StorageBillingEvent {
   readonly type: "storage";
   readonly gigabyteHours: number;
@@ -245,13 +245,13 @@ export const StorageBillingEvent = message<StorageBillingEvent, "type">("Storage
   gigabyteHours: float(),
 });
 
-/** A kind of use that this version does not know; its fields are in `wireOf`. */
+/** A kind of usage that this version does not know; its fields are in `wireOf`. */
 export interface UnknownBillingEvent {
   readonly type: string & {};
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** What was used; told apart by `type`. */
+/** A usage record, discriminated by `type`. */
 export type BillingEventInfo =
   | TrainingBillingEvent
   | SamplingPrefillBillingEvent
@@ -260,7 +260,7 @@ export type BillingEventInfo =
   | StorageBillingEvent
   | UnknownBillingEvent;
 
-/** The kind of use: as it says, or, where it does not, by the field that only that kind has, as the official client does. */
+/** The kind of usage: the field `type`, or, if absent, inferred from a field that only one kind has, as the official client does. */
 function billingType(wire: Readonly<Record<string, unknown>>): string | undefined {
   if (typeof wire["type"] === "string") return wire["type"];
   if ("cached" in wire) return "sampling_prefill";
@@ -285,7 +285,8 @@ const usageInfo = custom<BillingEventInfo>(
   (wire) => {
     if (!isPlainObject(wire)) throw new FieldProblem(`must be an object, not ${describe(wire)}`);
     const type = billingType(wire);
-    if (type === undefined) throw new FieldProblem("has no type, so the kinds of use cannot be told apart");
+    if (type === undefined)
+      throw new FieldProblem("has no type, and no field from which the kind of usage can be inferred");
     const known = Object.hasOwn(usageMessages, type) ? usageMessages[type] : undefined;
     return known === undefined ? { type, fields: wire } : known.field.fromWire(wire);
   },
@@ -295,7 +296,7 @@ const usageInfo = custom<BillingEventInfo>(
   },
 );
 
-/** One hour of one kind of use. */
+/** One hour of one kind of usage. */
 export interface BillingUsageEvent {
   readonly bucketStart: Date;
   readonly bucketEnd: Date;
@@ -324,7 +325,7 @@ export const BillingUsageEvent = message<BillingUsageEvent>("BillingUsageEvent",
   effectiveRateUsdPerGigabyteMonth: optional(float()),
 });
 
-/** What is told of a session in a bill. */
+/** A session in a usage report. */
 export interface BillingUsageSession {
   readonly userMetadata?: Readonly<Record<string, string>>;
 }
@@ -332,11 +333,11 @@ export const BillingUsageSession = message<BillingUsageSession>("BillingUsageSes
   userMetadata: optional(map(string())),
 });
 
-/** Use by the hour, and the sessions it names by id. */
+/** Hourly usage, and the sessions it refers to, by id. */
 export interface BillingUsageResponse {
   readonly data: readonly BillingUsageEvent[];
   readonly sessions: Readonly<Record<string, BillingUsageSession>>;
-  /** Newer than 0.25: costs are known up to this moment. */
+  /** Newer than 0.25: costs are complete up to this time. */
   readonly costDataThrough?: Date;
 }
 export const BillingUsageResponse = message<BillingUsageResponse, "sessions">("BillingUsageResponse", {
@@ -345,7 +346,7 @@ export const BillingUsageResponse = message<BillingUsageResponse, "sessions">("B
   costDataThrough: optional(date()),
 });
 
-/** The span of a billing query. */
+/** The time range of a billing query. */
 export interface GetBillingUsageRequest {
   readonly startingOn: Date;
   readonly endingBefore: Date;
@@ -355,12 +356,12 @@ export const GetBillingUsageRequest = message<GetBillingUsageRequest>("GetBillin
   endingBefore: date(),
 });
 
-/** What an audit query shows. */
+/** Kinds of events in an audit query. */
 export type AuditEventType = "all" | "checkpoints" | "projects" | "teams" | "organizations";
 /** The codec of {@link AuditEventType}. */
 export const auditEventType = oneOf("all", "checkpoints", "projects", "teams", "organizations");
 
-/** Asks what checkpoints take up now. Newer than 0.25. */
+/** Asks for the current storage of checkpoints. Newer than 0.25. */
 export interface GetCurrentCheckpointStorageUsageRequest {
   readonly projectId?: string;
 }
@@ -369,7 +370,7 @@ export const GetCurrentCheckpointStorageUsageRequest = message<GetCurrentCheckpo
   { projectId: optional(string()) },
 );
 
-/** What one person's checkpoints of one project take up. */
+/** Storage of one user's checkpoints in one project. */
 export interface CurrentCheckpointStorageUsageItem {
   readonly projectId?: string;
   readonly orgUserUrn?: string;
@@ -394,7 +395,7 @@ export const CurrentCheckpointStorageUsageItem = message<CurrentCheckpointStorag
   },
 );
 
-/** What checkpoints take up now. */
+/** Current storage of checkpoints. */
 export interface CurrentCheckpointStorageUsageResponse {
   readonly effectiveRateUsdPerGigabyteMonth?: number;
   readonly data: readonly CurrentCheckpointStorageUsageItem[];

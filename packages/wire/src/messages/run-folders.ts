@@ -1,10 +1,10 @@
-/** Folders of run files (`metrics.jsonl`, `config.json`, `checkpoints.jsonl`, rollouts) as Tinklet's own servers show them. */
+/** Folders of run files (`metrics.jsonl`, `config.json`, `checkpoints.jsonl`, rollouts) on Tinklet servers. */
 import { date } from "../schema/dates.ts";
 import { float, int, json, list, map, nullable, optional, string, withDefault } from "../schema/fields.ts";
 import type { JsonValue } from "../schema/json.ts";
 import { message } from "../schema/message.ts";
 
-/** The folder of one run at a glance. */
+/** Summary of a run folder. */
 export interface RunFolder {
   readonly folderId: string;
   readonly name: string;
@@ -15,16 +15,16 @@ export interface RunFolder {
   readonly rows: number;
   /** The last value of each metric. */
   readonly last: Readonly<Record<string, number>>;
-  /** The metric that the outline shows: a loss or a reward. */
+  /** The metric whose values are in `sparkline`: a loss or a reward. */
   readonly metric?: string;
   /** At most 48 values. */
   readonly sparkline: readonly number[];
   readonly config: RunFileRow;
-  /** The base model that its configuration names. */
+  /** The base model in its configuration. */
   readonly model?: string;
-  /** Files of rollouts, by their path in the folder. */
+  /** Rollout files, as paths in the folder. */
   readonly rollouts: readonly string[];
-  /** Files of training data as the model sees them: lines with `tokens` and `weights`. Read as rollouts are. */
+  /** Files of tokenized training data: lines with `tokens` and `weights`. Read with the same route as rollouts. */
   readonly data: readonly string[];
 }
 export const RunFolder = message<RunFolder, "data">("RunFolder", {
@@ -42,7 +42,7 @@ export const RunFolder = message<RunFolder, "data">("RunFolder", {
   data: withDefault(list(string()), []),
 });
 
-/** Every folder that the caller may see, the one that was written last first. */
+/** Every folder that the caller may see, most recently written first. */
 export interface RunFolderListResponse {
   readonly folders: readonly RunFolder[];
 }
@@ -50,20 +50,20 @@ export const RunFolderListResponse = message<RunFolderListResponse>("RunFolderLi
   folders: list(RunFolder.field),
 });
 
-/** Which lines of `metrics.jsonl`. */
+/** Selects lines of `metrics.jsonl`. */
 export interface RunFolderQuery {
-  /** Only those behind so many. */
+  /** Number of lines to skip. */
   readonly after: number;
 }
 export const RunFolderQuery = message<RunFolderQuery, "after">("RunFolderQuery", { after: withDefault(int(), 0) });
 
-/** A line of a run file: an object, whatever its fields. */
+/** A line of a run file: an object with any fields. */
 export type RunFileRow = Readonly<Record<string, JsonValue>>;
 
 /** One folder with its files. */
 export interface RunFolderResponse {
   readonly folder: RunFolder;
-  /** Columns: entry i of each metric belongs to the same line; null where a line lacks it. */
+  /** Columns: entry i of each metric belongs to line i; null where the line lacks the metric. */
   readonly metrics: Readonly<Record<string, readonly (number | null)[]>>;
   readonly checkpoints: readonly RunFileRow[];
   readonly timing: readonly RunFileRow[];
@@ -75,7 +75,7 @@ export const RunFolderResponse = message<RunFolderResponse>("RunFolderResponse",
   timing: list(map(json())),
 });
 
-/** Which lines of a file of rollouts. */
+/** Selects lines of a rollout file. */
 export interface RolloutsQuery {
   /** One of the folder's `rollouts` or `data`. */
   readonly file: string;
@@ -88,20 +88,20 @@ export const RolloutsQuery = message<RolloutsQuery, "offset" | "limit">("Rollout
   limit: withDefault(int(), 200),
 });
 
-/** A line of what was logged of a step's rollouts: a heading (without a text), or a text with the name of what it is. */
+/** An entry of a step's log: a heading (without text), or a named text. */
 export interface StepLogEntry {
-  /** How deep it lies, as of headings in a document. */
+  /** Depth, like the level of a heading in a document. */
   readonly level: number;
   readonly name: string;
   readonly text: string;
 }
 export const StepLogEntry = message<StepLogEntry>("StepLogEntry", { level: int(), name: string(), text: string() });
 
-/** Samples of a step, one a line. */
+/** Samples of a step, one per line. */
 export interface RolloutsResponse {
   readonly rows: readonly RunFileRow[];
   readonly total: number;
-  /** What the official cookbook logged beside them; with the first page only. */
+  /** The log entries of the official cookbook for this step; only with the first page. */
   readonly log: readonly StepLogEntry[];
 }
 export const RolloutsResponse = message<RolloutsResponse, "log">("RolloutsResponse", {

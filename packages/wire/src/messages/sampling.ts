@@ -1,6 +1,6 @@
 /**
- * Messages of sampling. The request is JSON; the answer is binary (`proto/tensors.ts`) and read lazily: token ids and
- * log-probabilities stay typed arrays until somebody asks for plain lists.
+ * Messages of sampling. The request is JSON; the answer is binary (`proto/tensors.ts`) and decoded lazily: token ids and log-probs
+ * stay typed arrays until a caller reads them as lists.
  */
 
 import { describe } from "../describe.ts";
@@ -26,10 +26,10 @@ import { ModelInput } from "../values/model-input.ts";
 import type { TensorData } from "../values/tensor-data.ts";
 import { tensorField } from "./training.ts";
 
-/** Why a sequence ended. A word that this version does not know is kept as it came. */
+/** Why a sequence ended. A value that this version does not know is kept unchanged. */
 export type StopReason = "length" | "stop" | (string & {});
 
-/** Where to stop: a text, texts, or token ids. */
+/** Where to stop: a string, strings, or token ids. */
 export type Stop = string | readonly string[] | readonly number[];
 
 const stop = () =>
@@ -48,15 +48,15 @@ const stop = () =>
         if (value.every((item) => typeof item === "string"))
           return list(string()).toWire(value as string[]) as string[];
         if (value.every((item) => Number.isSafeInteger(item))) return value as number[];
-        throw new FieldProblem("must hold only texts or only token ids, not both");
+        throw new FieldProblem("must contain only strings or only token ids, not both");
       }
-      throw new FieldProblem(`must be a text, a list of texts or a list of token ids, not ${describe(value)}`);
+      throw new FieldProblem(`must be a string, a list of strings or a list of token ids, not ${describe(value)}`);
     },
   );
 
-/** Sampling parameters. Unknown ones are refused: the official client drops them silently. */
+/** Sampling parameters. Unknown names are errors; the official client drops them silently. */
 export interface SamplingParams {
-  /** Maximum number of tokens to sample. Absent: until the context is full or a stop sequence is met. */
+  /** Maximum number of tokens to sample. Absent: until the context is full or a stop sequence is sampled. */
   readonly maxTokens?: number;
   readonly seed?: number | bigint;
   readonly stop?: Stop;
@@ -78,11 +78,11 @@ export const SamplingParams = message<SamplingParams, "temperature" | "topK" | "
   topP: withDefault(float(), 1),
 });
 
-/** A format that samples have. Tinklet's own: servers that name `constraint` in `tinklet_extensions` have it, and no other is sent it. */
+/** A format for samples. Tinklet extension: it is sent only to servers that list `constraint` in `tinklet_extensions`. */
 export interface SampleConstraint {
-  /** Any JSON object, or a value that fits `schema`. */
+  /** Any JSON object, or a value that matches `schema`. */
   readonly type: "json_object" | "json_schema";
-  /** A JSON schema; a keyword that the server cannot promise to keep is refused by name. */
+  /** A JSON schema; a keyword that the server cannot enforce is an error that names it. */
   readonly schema?: JsonValue;
 }
 export const SampleConstraint = message<SampleConstraint>("SampleConstraint", {
@@ -99,26 +99,26 @@ export interface SampleRequest {
   readonly baseModel?: string;
   readonly modelPath?: string;
   readonly samplingSessionId?: string;
-  /** From 0, not dense, and up to 1e18 in some clients: a `bigint` beyond 2^53. */
+  /** From 0, with gaps, and up to 1e18 in some clients: a `bigint` beyond 2^53. */
   readonly seqId?: number | bigint;
-  /** Absent, false and true are three different things on the wire. */
+  /** Absent and false differ on the wire. */
   readonly promptLogprobs?: boolean;
   /** @defaultValue 0 */
   readonly topkPromptLogprobs: number;
-  /** Newer than 0.25: how many of the likeliest tokens to return at each sampled position. */
+  /** Newer than 0.25: how many of the most likely tokens to return at each sampled position. */
   readonly topkSampleLogprobs?: number;
   /**
    * Newer than 0.25: token ids whose log-probs to return, int64 `[prompt length − 1, K]`, dense or sparse: row i is scored at prompt
-   * position i + 1. A cell of −1 asks for nothing.
+   * position i + 1. A cell of −1 is skipped.
    */
   readonly targetPromptLogprobs?: TensorData;
-  /** Newer than 0.25: how many tokens to draw at each prompt position after the first, at the request's temperature. */
+  /** Newer than 0.25: how many tokens to draw at each prompt position after the first, with the request's temperature. */
   readonly promptAltTokensK?: number;
   /** Newer than 0.25: prompt log-probs for the last n positions only. */
   readonly promptLogprobsLastN?: number;
-  /** Newer than 0.25: keep what the loss `stable_reinforce` needs of the samples. */
+  /** Newer than 0.25: keep the values of the samples that the loss `stable_reinforce` needs. */
   readonly recordStabilityInfo?: boolean;
-  /** Tinklet's own: the format that the samples have. */
+  /** Tinklet extension: the format of the samples. */
   readonly tinkletConstraint?: SampleConstraint;
   readonly type: "sample";
 }
@@ -152,13 +152,13 @@ function plain(values: Int32Array | Float32Array): number[] {
 export class SampledSequence {
   /** Why the sequence ended. */
   readonly stopReason: StopReason;
-  /** The token ids as they came. */
+  /** The token ids as received. */
   readonly tokenArray: Int32Array;
-  /** Log-probability of each token under the untempered distribution, as they came. */
+  /** Log-probability of each token at temperature 1, as received. */
   readonly logprobArray: Float32Array | undefined;
-  /** The likeliest tokens at each sampled position, where the server gave them. */
+  /** The most likely tokens at each sampled position, if the server sent them. */
   readonly topkSampledLogprobs: TopkLogprobs | undefined;
-  /** The server's id of this sequence, which provenance spans name. Servers older than 0.26 give none. */
+  /** The server's id of this sequence, which provenance spans refer to. Servers older than 0.26 send none. */
   readonly sequenceId: string | undefined;
   #topk: (readonly TokenLogprob[] | null)[] | undefined;
   #tokens: number[] | undefined;
@@ -180,34 +180,34 @@ export class SampledSequence {
     this.topkSampledLogprobs = parts.topkSampledLogprobs;
   }
 
-  /** The token ids as a plain list, made when first asked for. */
+  /** The token ids as a list, created on first use. */
   get tokens(): readonly number[] {
     this.#tokens ??= plain(this.tokenArray);
     return this.#tokens;
   }
 
-  /** The log-probabilities as a plain list, made when first asked for. */
+  /** The log-probabilities as a list, created on first use. */
   get logprobs(): readonly number[] | undefined {
     if (this.logprobArray === undefined) return undefined;
     this.#logprobs ??= plain(this.logprobArray);
     return this.#logprobs;
   }
 
-  /** For each sampled token the likeliest ones at its position, as `topkSampleLogprobs` asked for. */
+  /** For each sampled token the most likely tokens at its position (`topkSampleLogprobs`). */
   get topkLogprobs(): readonly (readonly TokenLogprob[] | null)[] | undefined {
     if (this.topkSampledLogprobs === undefined) return undefined;
     this.#topk ??= topkLists(this.topkSampledLogprobs);
     return this.#topk;
   }
 
-  /** A plain object, as `JSON.stringify` wants it. */
+  /** A plain object, for `JSON.stringify`. */
   toJSON(): unknown {
     const { stopReason, tokens, logprobs, topkLogprobs, sequenceId } = this;
     return { stopReason, tokens, logprobs, ...omitUndefined({ topkLogprobs, sequenceId }) };
   }
 }
 
-/** The k likeliest tokens at each of n positions, row by row. An empty cell is (0, -99999). */
+/** The k most likely tokens at each of n positions, row by row. An empty cell is (0, -99999). */
 export interface TopkLogprobs {
   /** [n, k] */
   readonly tokenIds: Int32Array;
@@ -223,7 +223,7 @@ export const emptyTopkLogprob = -99999;
 /** A token and its log-probability. */
 export type TokenLogprob = readonly [tokenId: number, logprob: number];
 
-/** Top-k cells as lists: null where nothing was computed, and without the empty cells at a row's end. */
+/** Top-k cells as lists: null where nothing was computed, without the empty cells at the end of a row. */
 export function topkLists(topk: TopkLogprobs): (readonly TokenLogprob[] | null)[] {
   const empty = (cell: number) => topk.tokenIds[cell] === 0 && topk.logprobs[cell] === emptyTopkLogprob;
   return Array.from({ length: topk.length }, (_, row) => {
@@ -242,23 +242,23 @@ export function topkLists(topk: TopkLogprobs): (readonly TokenLogprob[] | null)[
 export interface PromptAltTokens {
   /** int64 `[prompt length − 1, k]` */
   readonly tokens: TensorData;
-  /** float32 `[prompt length − 1, k]`, of the untempered distribution. */
+  /** float32 `[prompt length − 1, k]`, at temperature 1. */
   readonly logprobs: TensorData;
 }
 
 /** The answer to a {@link SampleRequest}. */
 export class SampleResponse {
-  /** One for each sample that was asked for. */
+  /** One per requested sample. */
   readonly sequences: readonly SampledSequence[];
-  /** One value per prompt token as it came: NaN where nothing was computed (the first token). */
+  /** One value per prompt token as received: NaN where nothing was computed (the first token). */
   readonly promptLogprobArray: Float32Array | undefined;
-  /** The likeliest tokens of each prompt position as they came. */
+  /** The most likely tokens of each prompt position as received. */
   readonly topkPromptLogprobTable: TopkLogprobs | undefined;
-  /** Log-probs of the tokens that `targetPromptLogprobs` named, in its shape and layout; 0 where it had −1. */
+  /** Log-probs of the tokens in the request's `targetPromptLogprobs`, in its shape and layout; 0 where it had −1. */
   readonly targetPromptLogprobs: TensorData | undefined;
-  /** What `promptAltTokensK` asked for. */
+  /** The tokens that `promptAltTokensK` requested. */
   readonly promptAltTokens: PromptAltTokens | undefined;
-  /** Prompt tokens that the server did not have to compute again. */
+  /** Prompt tokens that came from the server's prefix cache. */
   readonly promptCacheHitTokens: number;
   #promptLogprobs: (number | null)[] | undefined;
   #topk: (readonly TokenLogprob[] | null)[] | undefined;
@@ -286,14 +286,14 @@ export class SampleResponse {
     return this.#promptLogprobs;
   }
 
-  /** For each prompt position null or the likeliest tokens. */
+  /** For each prompt position the most likely tokens, or null. */
   get topkPromptLogprobs(): readonly (readonly TokenLogprob[] | null)[] | undefined {
     if (this.topkPromptLogprobTable === undefined) return undefined;
     this.#topk ??= topkLists(this.topkPromptLogprobTable);
     return this.#topk;
   }
 
-  /** The same answer, its sequences under the ids that the server gave them when it took the request. */
+  /** The same answer with the sequence ids of the request's acknowledgement. */
   withSequenceIds(ids: readonly string[] | undefined): SampleResponse {
     if (ids?.length !== this.sequences.length) return this;
     const sequences = this.sequences.map(
@@ -310,7 +310,7 @@ export class SampleResponse {
     return new SampleResponse({ ...this, sequences, promptLogprobs, topkPromptLogprobs });
   }
 
-  /** A plain object, as `JSON.stringify` wants it. */
+  /** A plain object, for `JSON.stringify`. */
   toJSON(): unknown {
     const { targetPromptLogprobs, promptAltTokens } = this;
     return {
@@ -333,7 +333,7 @@ export const JoinSamplingSessionRequest = message<JoinSamplingSessionRequest, "t
   type: literal("join_sampling_session"),
 });
 
-/** The number of the process that joined; its requests are numbered from 10^9 times that. */
+/** The number of the process that joined; its sequence numbers start at 10^9 times that number. */
 export interface JoinSamplingSessionResponse {
   readonly type: "join_sampling_session";
   readonly clientCounter: number;

@@ -9,7 +9,7 @@ import {
 } from "./session-search.ts";
 
 describe("a search", () => {
-  it("of nothing is for one's own sessions, fifty at a time", () => {
+  it("without filters is for the caller's sessions, 50 at a time", () => {
     expect(SessionSearchRequest.encode({})).toEqual({ user_metadata: {}, owner: { type: "own" }, limit: 50 });
   });
 
@@ -42,7 +42,7 @@ describe("a search", () => {
   });
 
   it.each([
-    [{ owner: { type: "user", ownerUrns: [] } }, "ownerUrns", "must name at least one person"],
+    [{ owner: { type: "user", ownerUrns: [] } }, "ownerUrns", "must name at least one user"],
     [{ statuses: [] }, "statuses", "must name at least one; leave it out for any"],
     [
       { statuses: [{ type: "client_finished", reasons: [] }] },
@@ -51,7 +51,7 @@ describe("a search", () => {
     ],
     [{ limit: 0 }, "limit", "must be at least 1, not 0"],
     [{ limit: 1.5 }, "limit", ""],
-    [{ owner: { type: "everybody" } }, "type", ""],
+    [{ owner: { type: "unknown" } }, "type", ""],
     [{ statuses: [{ type: "asleep" }] }, "type", ""],
   ])("%j cannot be meant", (search, field, message) => {
     const error = refusal(() => SessionSearchRequest.encode(search as never));
@@ -59,7 +59,7 @@ describe("a search", () => {
     expect(error.message).toContain(message);
   });
 
-  it("for how clients ended takes any reason, or some", () => {
+  it("by status accepts any reason, or some", () => {
     expect(ClientFinishedSessionStatusQuery.encode({})).toEqual({ type: "client_finished" });
     expect(refusal(() => ClientFinishedSessionStatusQuery.encode({ reasons: ["bored"] as never })).field).toContain(
       "reasons",
@@ -91,7 +91,7 @@ describe("a search", () => {
 });
 
 describe("the end of a session", () => {
-  it("says explicitly that there is nothing to say", () => {
+  it("sends an explicit null without a detail", () => {
     expect(FinishSessionRequest.encode({ reason: { type: "success" } })).toEqual({
       reason: { type: "success" },
       detail: null,

@@ -1,26 +1,26 @@
-/** Messages about how sessions end and how they are found again. Newer than 0.25. */
+/** Messages about the end of sessions and the search for sessions. Newer than 0.25. */
 import { date } from "../schema/dates.ts";
 import { int, list, literal, map, nullable, oneOf, optional, string, withDefault } from "../schema/fields.ts";
 import { message, unionOf } from "../schema/message.ts";
 
-/** How a client says that its session ended. */
+/** The reason that a client gives for the end of its session. */
 export type ClientSessionFinishReasonType = "success" | "errored" | "interrupted";
 
-/** The program came to its end. */
+/** The program completed. */
 export interface ClientSessionFinishSuccess {
   readonly type: "success";
 }
 export const ClientSessionFinishSuccess = message<ClientSessionFinishSuccess, "type">("ClientSessionFinishSuccess", {
   type: literal("success"),
 });
-/** The program ended by an error. */
+/** The program ended with an error. */
 export interface ClientSessionFinishErrored {
   readonly type: "errored";
 }
 export const ClientSessionFinishErrored = message<ClientSessionFinishErrored, "type">("ClientSessionFinishErrored", {
   type: literal("errored"),
 });
-/** Somebody stopped the program. */
+/** The program was interrupted. */
 export interface ClientSessionFinishInterrupted {
   readonly type: "interrupted";
 }
@@ -28,7 +28,7 @@ export const ClientSessionFinishInterrupted = message<ClientSessionFinishInterru
   "ClientSessionFinishInterrupted",
   { type: literal("interrupted") },
 );
-/** Why a session ended, told apart by `type`. */
+/** Why a session ended, discriminated by `type`. */
 export type ClientSessionFinishReason =
   | ClientSessionFinishSuccess
   | ClientSessionFinishErrored
@@ -42,7 +42,7 @@ const finishReason = unionOf<ClientSessionFinishReason>("type", [
 /** Ends a session. */
 export interface FinishSessionRequest {
   readonly reason: ClientSessionFinishReason;
-  /** Said explicitly, null when there is nothing to say. */
+  /** Always present on the wire; null when there is no detail. */
   readonly detail: string | null;
 }
 export const FinishSessionRequest = message<FinishSessionRequest, "detail">("FinishSessionRequest", {
@@ -50,12 +50,12 @@ export const FinishSessionRequest = message<FinishSessionRequest, "detail">("Fin
   detail: withDefault(nullable(string()), null),
 });
 
-/** The session's client is there. */
+/** The session's client is connected. */
 export interface SessionActive {
   readonly type: "active";
 }
 export const SessionActive = message<SessionActive, "type">("SessionActive", { type: literal("active") });
-/** The session was ended from outside. */
+/** The session was cancelled on the server. */
 export interface SessionCancelled {
   readonly type: "cancelled";
   readonly detail?: string;
@@ -105,7 +105,7 @@ export const SessionFailedSamplingSessionReason = message<SessionFailedSamplingS
   "SessionFailedSamplingSessionReason",
   { type: literal("sampling_session"), samplingSessionId: string() },
 );
-/** What failed, told apart by `type`. */
+/** What failed, discriminated by `type`. */
 export type SessionFailedReason =
   | SessionFailedRequestReason
   | SessionFailedTrainingRunReason
@@ -128,22 +128,22 @@ export const SessionFailed = message<SessionFailed, "type">("SessionFailed", {
   ]),
   message: string(),
 });
-/** How a session stands, told apart by `type`. */
+/** The status of a session, discriminated by `type`. */
 export type SessionStatus = SessionFailed | SessionCancelled | ClientSessionFinished | SessionActive;
 
-/** One's own sessions. */
+/** The caller's sessions. */
 export interface OwnSearchOwner {
   readonly type: "own";
 }
 export const OwnSearchOwner = message<OwnSearchOwner, "type">("OwnSearchOwner", { type: literal("own") });
-/** Every session that one may see. */
+/** Every session that the caller may see. */
 export interface AccessibleSearchOwner {
   readonly type: "accessible";
 }
 export const AccessibleSearchOwner = message<AccessibleSearchOwner, "type">("AccessibleSearchOwner", {
   type: literal("accessible"),
 });
-/** The sessions of certain people. */
+/** The sessions of certain users. */
 export interface UserSearchOwner {
   readonly type: "user";
   readonly ownerUrns: readonly string[];
@@ -153,21 +153,21 @@ export const UserSearchOwner = message<UserSearchOwner, "type">(
   { type: literal("user"), ownerUrns: list(string()) },
   {
     check: ({ ownerUrns }, fail) => {
-      if (ownerUrns.length === 0) fail("ownerUrns", "must name at least one person");
+      if (ownerUrns.length === 0) fail("ownerUrns", "must name at least one user");
     },
   },
 );
-/** Whose sessions are searched, told apart by `type`. */
+/** Whose sessions are searched, discriminated by `type`. */
 export type SearchOwner = OwnSearchOwner | AccessibleSearchOwner | UserSearchOwner;
 
-/** Sessions whose client is there. */
+/** Sessions whose client is connected. */
 export interface ActiveSessionStatusQuery {
   readonly type: "active";
 }
 export const ActiveSessionStatusQuery = message<ActiveSessionStatusQuery, "type">("ActiveSessionStatusQuery", {
   type: literal("active"),
 });
-/** Sessions that were ended from outside. */
+/** Sessions that were cancelled on the server. */
 export interface CancelledSessionStatusQuery {
   readonly type: "cancelled";
 }
@@ -181,10 +181,10 @@ export interface FailedSessionStatusQuery {
 export const FailedSessionStatusQuery = message<FailedSessionStatusQuery, "type">("FailedSessionStatusQuery", {
   type: literal("failed"),
 });
-/** Sessions that their client ended. */
+/** Sessions that their client has ended. */
 export interface ClientFinishedSessionStatusQuery {
   readonly type: "client_finished";
-  /** Absent: for any reason. */
+  /** Absent: any reason. */
   readonly reasons?: readonly ClientSessionFinishReasonType[];
 }
 export const ClientFinishedSessionStatusQuery = message<ClientFinishedSessionStatusQuery, "type">(
@@ -196,14 +196,14 @@ export const ClientFinishedSessionStatusQuery = message<ClientFinishedSessionSta
     },
   },
 );
-/** Which sessions are meant by how they stand. */
+/** Selects sessions by their status. */
 export type SessionStatusQuery =
   | ActiveSessionStatusQuery
   | CancelledSessionStatusQuery
   | FailedSessionStatusQuery
   | ClientFinishedSessionStatusQuery;
 
-/** Where a search goes on. */
+/** Where a search continues. */
 export interface SessionSearchCursor {
   readonly lastCreatedAt: Date;
   readonly lastSessionId: string;
@@ -213,7 +213,7 @@ export const SessionSearchCursor = message<SessionSearchCursor>("SessionSearchCu
   lastSessionId: string(),
 });
 
-/** What sessions are looked for by; what is not given does not restrict. */
+/** Filters of a session search; an absent filter does not restrict the result. */
 export interface SessionSearchRequest {
   readonly sessionId?: string;
   readonly projectIds?: readonly string[];
@@ -257,7 +257,7 @@ export const SessionSearchRequest = message<SessionSearchRequest, "userMetadata"
   },
 );
 
-/** A session that was found. */
+/** A session in a search result. */
 export interface SessionSummary {
   readonly sessionId: string;
   readonly createdAt: Date;
@@ -283,7 +283,7 @@ export const SessionSummary = message<SessionSummary>("SessionSummary", {
   checkpointStorageBytes: optional(int()),
 });
 
-/** A page of sessions that were found. */
+/** A page of search results. */
 export interface SessionSearchResponse {
   readonly sessions: readonly SessionSummary[];
   readonly nextCursor?: SessionSearchCursor;

@@ -1,46 +1,46 @@
 /**
- * Messages about the connection itself: client configuration, credentials, sessions, capabilities, health.
+ * Messages about the connection: client configuration, credentials, sessions, capabilities, health.
  */
 import { bool, int, json, list, literal, map, oneOf, optional, string, withDefault } from "../schema/fields.ts";
 import type { JsonValue } from "../schema/json.ts";
 import { message } from "../schema/message.ts";
 
-/** Free-form metadata of a session or a model; keys and nulls are kept as they are. */
+/** Free-form metadata of a session or a model; keys and nulls are not changed. */
 export type UserMetadata = Readonly<Record<string, JsonValue>>;
 
-/** Asks for the flags that steer this client. */
+/** Asks for the flags of this client. */
 export interface ClientConfigRequest {
   readonly sdkVersion: string;
 }
 export const ClientConfigRequest = message<ClientConfigRequest>("ClientConfigRequest", { sdkVersion: string() });
 
-/** Flags that steer a client; the service may answer with any subset. */
+/** Flags for a client; the service may answer with any subset. */
 export interface ClientConfigResponse {
-  /** Exchange the credential for a short-lived token before anything else. */
+  /** Exchange the credential for a short-lived token before the first request. */
   readonly pjwtAuthEnabled: boolean;
-  /** `credential_cmd` makes the credential command the source of the exchange. */
+  /** With `credential_cmd` the credential to exchange comes from the credential command. */
   readonly credentialDefaultSource: string;
-  /** Bytes of sampling prompts that may be on their way at once. */
+  /** Byte budget of sampling prompts in flight. */
   readonly sampleDispatchBytesSemaphoreSize: number;
-  /** Bytes of large answers that may be fetched at once. */
+  /** Byte budget of large answers that are fetched at the same time. */
   readonly inflightResponseBytesSemaphoreSize: number;
   /** Send the chunks of one batch in parallel, the first one last. */
   readonly parallelFwdbwdChunks: boolean;
   /** Compress training requests with zstd. */
   readonly protoCompressFwdbwd: boolean;
-  /** Data per training request. */
+  /** Maximum number of data per training request. */
   readonly fwdbwdMaxChunkLen: number;
-  /** Estimated bytes per training request. */
+  /** Maximum of the estimated bytes per training request. */
   readonly fwdbwdMaxChunkBytesCount: number;
-  /** Bytes of training requests that may be on their way at once. */
+  /** Byte budget of training requests in flight. */
   readonly fwdbwdDispatchBytesSemaphoreSize: number;
-  /** How long a billing pause (402) is waited out. */
+  /** How long calls are retried during a billing pause (402), in seconds. */
   readonly billingExceptionMaxPauseDurationSec: number;
   /** Sample without the retry handler. */
   readonly sampleNoRetries: boolean;
   readonly sampleEnableStuckDetection: boolean;
   readonly sampleMaxConcurrentRequests: number;
-  /** Which transport the Python client uses; nothing to us. */
+  /** Selects a transport of the Python client; not used here. */
   readonly usePyqwestTransport: boolean;
   /** Create a training client from a checkpoint with one `load_weights`. */
   readonly createModelViaLoadWeights: boolean;
@@ -50,7 +50,7 @@ export interface ClientConfigResponse {
   readonly customLossServerSide: boolean;
   /** Newer than 0.25: several processes may share one sampling session. */
   readonly sampleJoinSamplingSession: boolean;
-  /** Tinklet's own: routes beside the official ones that this server has, for example `tokenizer`. Other servers say nothing. */
+  /** Tinklet extension: the extensions that this server has, for example `tokenizer`. Absent on other servers. */
   readonly tinkletExtensions?: readonly string[];
 }
 export const ClientConfigResponse = message<
@@ -96,7 +96,7 @@ export const ClientDynamicConfigResponse = message<ClientDynamicConfigResponse, 
   },
 );
 
-/** The token that a credential was exchanged for. */
+/** The token that the credential was exchanged for. */
 export interface AuthTokenResponse {
   readonly jwt: string;
 }
@@ -121,7 +121,7 @@ export const CreateSessionRequest = message<CreateSessionRequest, "type">("Creat
   type: literal("create_session"),
 });
 
-/** A session, with anything the service wants the user to know. */
+/** The new session, with messages of the service for the user. */
 export interface CreateSessionResponse {
   readonly type: "create_session";
   readonly infoMessage?: string;
@@ -137,7 +137,7 @@ export const CreateSessionResponse = message<CreateSessionResponse, "type">("Cre
   sessionId: string(),
 });
 
-/** Says that a session is still in use. */
+/** Keeps a session alive. */
 export interface SessionHeartbeatRequest {
   readonly sessionId: string;
   readonly type: "session_heartbeat";
@@ -147,7 +147,7 @@ export const SessionHeartbeatRequest = message<SessionHeartbeatRequest, "type">(
   type: literal("session_heartbeat"),
 });
 
-/** The session is still known. */
+/** The session is alive. */
 export interface SessionHeartbeatResponse {
   readonly type: "session_heartbeat";
 }
@@ -201,11 +201,11 @@ export const SupportedModel = message<SupportedModel>(
     trainable: optional(bool()),
     sampleable: optional(bool()),
   },
-  // older servers list bare names
+  // older servers send a list of names
   { fromScalar: (wire) => (typeof wire === "string" ? { model_name: wire } : wire) },
 );
 
-/** What a server offers. */
+/** The models and features of a server. */
 export interface GetServerCapabilitiesResponse {
   readonly supportedModels: readonly SupportedModel[];
 }
@@ -219,7 +219,7 @@ export interface HealthResponse {
 }
 export const HealthResponse = message<HealthResponse>("HealthResponse", { status: oneOf("ok") });
 
-/** Who a credential belongs to, read from its claims. */
+/** The owner of a credential, from its claims. */
 export interface WhoamiResponse {
   readonly userUrn: string;
   readonly email?: string;

@@ -1,4 +1,4 @@
-/** Messages of the telemetry that a client sends about its own session. */
+/** Messages of the telemetry that a client sends about its session. */
 
 import { describe, isPlainObject } from "../describe.ts";
 import { date } from "../schema/dates.ts";
@@ -50,7 +50,7 @@ export const SessionStartEvent = message<SessionStartEvent, "event">("SessionSta
 /** A session ended. */
 export interface SessionEndEvent extends EventCommon {
   readonly event: "SESSION_END";
-  /** The text of a Python timedelta, for example `0:00:00.551106`. */
+  /** A duration in the format of a Python timedelta, for example `0:00:00.551106`. */
   readonly duration: string;
 }
 export const SessionEndEvent = message<SessionEndEvent, "event">("SessionEndEvent", {
@@ -74,7 +74,7 @@ export const UnhandledExceptionEvent = message<UnhandledExceptionEvent, "event">
   ...common,
 });
 
-/** Anything else, by name. */
+/** Any other event, with its name. */
 export interface GenericEvent extends EventCommon {
   readonly event: "GENERIC_EVENT";
   readonly eventName: string;
@@ -125,7 +125,7 @@ export interface TelemetrySendRequest {
   readonly sessionId: string;
   readonly processUuid: string;
 }
-/** The same thing under the name that the Python SDK also gives it. */
+/** An alias, which the Python SDK has too. */
 export type TelemetryBatch = TelemetrySendRequest;
 export const TelemetrySendRequest = message<TelemetrySendRequest>("TelemetrySendRequest", {
   events: list(telemetryEvent),
@@ -135,7 +135,7 @@ export const TelemetrySendRequest = message<TelemetrySendRequest>("TelemetrySend
   processUuid: string(),
 });
 
-/** The server has taken a batch. */
+/** The server has accepted a batch. */
 export interface TelemetryResponse {
   readonly status: "accepted";
 }

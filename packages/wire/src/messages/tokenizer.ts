@@ -1,18 +1,18 @@
 /**
- * A model's tokenizer as its files: a route of Tinklet's own, so that a client needs neither the model's folder nor the Hub. A server
- * that has it says so in `client/config` (`tinklet_extensions`); no other server is ever asked.
+ * The files of a model's tokenizer. A Tinklet extension, with which a client needs neither the model's folder nor the Hub. A client
+ * requests them only from servers that list `tokenizer` in the `tinklet_extensions` of `client/config`.
  */
 import { map, string } from "../schema/fields.ts";
 import { message } from "../schema/message.ts";
 
-/** Which model's tokenizer. */
+/** Selects a model. */
 export interface TokenizerFilesQuery {
-  /** The base model's name, as the server calls it. */
+  /** The base model's name on the server. */
   readonly model: string;
 }
 export const TokenizerFilesQuery = message<TokenizerFilesQuery>("TokenizerFilesQuery", { model: string() });
 
-/** The contents of `tokenizer.json` and of the settings beside it. */
+/** The contents of `tokenizer.json` and of its configuration files. */
 export interface TokenizerFilesResponse {
   /** By file name; a file that the model does not have is absent. */
   readonly files: Readonly<Record<string, string>>;

@@ -1,6 +1,6 @@
 /**
- * Passes as JSON: what older clients send and older servers answer with. Clients of today send and read the binary form
- * (`proto/tensors.ts`), so only servers and the low-level calls need this file.
+ * Passes as JSON, which older clients send and older servers return. Current clients use the binary form (`proto/tensors.ts`), so
+ * only servers and the low-level calls need this file.
  */
 
 import { describe, isPlainObject } from "../describe.ts";
@@ -99,7 +99,7 @@ export const ForwardRequest = message<ForwardRequest>("ForwardRequest", {
   seqId: optional(int()),
 });
 
-/** The output of a pass as JSON, which older servers answer with. */
+/** The output of a pass as JSON, which older servers return. */
 export const forwardBackwardOutputJson: Message<ForwardBackwardOutput> = outputMessage();
 
 function outputMessage(): Message<ForwardBackwardOutput> {

@@ -66,7 +66,7 @@ describe("the JSON forms of older clients and servers", () => {
       [{ data: [1], dtype: "float64" }, /^data\[0\]\.loss_fn_inputs\.t\.dtype: must be one of "int64", "float32"/],
       [
         { data: [1, 2], dtype: "int64", shape: [3] },
-        /^data\[0\]\.loss_fn_inputs\.t\.data\.shape: \[3\] holds 3 elements, but there are 2/,
+        /^data\[0\]\.loss_fn_inputs\.t\.data\.shape: \[3\] has 3 elements, but there are 2 values/,
       ],
       [{ data: ["1"], dtype: "int64" }, /^data\[0\]\.loss_fn_inputs\.t\.data\[0\]: must be a number, not "1"/],
       [{ data: [1.5], dtype: "int64" }, /^data\[0\]\.loss_fn_inputs\.t\.data\[0\]: must be an integer/],

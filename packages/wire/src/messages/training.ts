@@ -32,7 +32,7 @@ import type { UserMetadata } from "./session.ts";
 /** A model's id: `<session>:train:<n>`. */
 export type ModelID = string;
 
-/** The service's losses. Sums over tokens, all of them. */
+/** The losses of the service. Each is a sum over tokens. */
 export type LossFnType =
   | "cross_entropy"
   | "importance_sampling"
@@ -57,26 +57,26 @@ export const lossFnTypes: readonly LossFnType[] = [
 /**
  * Checks a loss's name before anything is sent.
  *
- * @param options.allowUnknown - lets names pass that other servers know (`dppo`).
+ * @param options.allowUnknown - accepts names that only other servers know (`dppo`).
  * @throws {@link InvalidInputError} naming `lossFn`.
  */
 export function checkLossFn(lossFn: string, options: { readonly allowUnknown?: boolean } = {}): void {
   if (typeof lossFn !== "string")
-    throw new InvalidInputError("lossFn", `must be a loss's name, not ${describe(lossFn)}`);
+    throw new InvalidInputError("lossFn", `must be the name of a loss, not ${describe(lossFn)}`);
   if (options.allowUnknown === true || lossFnTypes.includes(lossFn as LossFnType)) return;
   const close = closest(lossFn, lossFnTypes);
   throw new InvalidInputError("lossFn", `${JSON.stringify(lossFn)} is not a loss of the service`, {
-    hint: `${close === undefined ? "" : `Did you mean ${JSON.stringify(close)}? `}Known: ${lossFnTypes.join(", ")}. Other servers' losses pass with allowUnknownLoss: true.`,
+    hint: `${close === undefined ? "" : `Did you mean ${JSON.stringify(close)}? `}Known: ${lossFnTypes.join(", ")}. For a loss of another server set allowUnknownLoss: true.`,
   });
 }
 
-/** What steers a loss: numbers, for example `clip_low_threshold`; newer losses also take texts. */
+/** Parameters of a loss: numbers, for example `clip_low_threshold`; newer losses also accept strings. */
 export type LossFnConfig = Readonly<Record<string, number | string>>;
 
 /** The low-rank adapter that is trained. */
 export interface LoraConfig {
   readonly rank: number;
-  /** Seed of the adapter's first weights; absent: the service draws one. */
+  /** Seed of the adapter's initial weights; absent: the service chooses one. */
   readonly seed?: number | bigint;
   readonly trainUnembed: boolean;
   readonly trainMlp: boolean;
@@ -132,7 +132,7 @@ export const CreateModelResponse = message<CreateModelResponse, "type">("CreateM
   type: literal("create_model"),
 });
 
-/** Asks about a model. */
+/** Asks for the description of a model. */
 export interface GetInfoRequest {
   readonly modelId: ModelID;
   readonly type: "get_info";
@@ -142,7 +142,7 @@ export const GetInfoRequest = message<GetInfoRequest, "type">("GetInfoRequest", 
   type: literal("get_info"),
 });
 
-/** What a model is made of. */
+/** Architecture and tokenizer of a model. */
 export interface ModelData {
   readonly arch?: string;
   readonly modelName?: string;
@@ -154,7 +154,7 @@ export const ModelData = message<ModelData>("ModelData", {
   tokenizerId: optional(string()),
 });
 
-/** What the server says about a model. */
+/** Description of a model. */
 export interface GetInfoResponse {
   readonly type?: "get_info";
   readonly modelData: ModelData;
@@ -175,7 +175,7 @@ export const GetInfoResponse = message<GetInfoResponse>("GetInfoResponse", {
   optimizerConfig: optional(map(json())),
 });
 
-/** Frees a model. The official clients never send it; ours does, as an extension. */
+/** Removes a model from memory. The official clients never send it; this client does. */
 export interface UnloadModelRequest {
   readonly modelId: ModelID;
   readonly type: "unload_model";
@@ -185,7 +185,7 @@ export const UnloadModelRequest = message<UnloadModelRequest, "type">("UnloadMod
   type: literal("unload_model"),
 });
 
-/** The model is gone from the server's memory. */
+/** The model was removed from the server's memory. */
 export interface UnloadModelResponse {
   readonly modelId: ModelID;
   readonly type?: "unload_model";
@@ -225,22 +225,22 @@ export const AdamParams = message<AdamParams, keyof AdamParams>(
   {
     check: (value, fail) => {
       for (const key of ["learningRate", "eps", "weightDecay", "gradClipNorm"] as const) {
-        if (!(value[key] >= 0)) fail(key, `must not be negative, and is ${value[key]}`);
+        if (!(value[key] >= 0)) fail(key, `must not be negative, got ${value[key]}`);
       }
       for (const key of ["beta1", "beta2"] as const) {
-        if (!(value[key] >= 0 && value[key] < 1)) fail(key, `must be at least 0 and below 1, and is ${value[key]}`);
+        if (!(value[key] >= 0 && value[key] < 1)) fail(key, `must be at least 0 and below 1, got ${value[key]}`);
       }
     },
   },
 );
 
-/** Applies the gradients gathered so far. */
+/** Applies the accumulated gradients. */
 export interface OptimStepRequest {
-  /** Settings of AdamW; absent where another optimizer's are given. */
+  /** Settings of AdamW; absent for another optimizer. */
   readonly adamParams?: AdamParams;
   readonly modelId: ModelID;
   readonly seqId?: number;
-  /** Newer than 0.25: settings of another optimizer, with its `type`, under the wire's names. */
+  /** Newer than 0.25: settings of another optimizer, with its `type`, in wire spelling. */
   readonly optimizerParams?: UserMetadata;
   readonly type: "optim_step";
 }
@@ -327,7 +327,7 @@ export const tensorField: Field<TensorData> = custom<TensorData>(
   },
 );
 
-/** A domain object's own refusal, as a problem of the field that held it. */
+/** Runs `body`; an error of a value's constructor becomes a problem of the field that holds the value. */
 export function asFieldProblem<T>(body: () => T): T {
   try {
     return body();
@@ -339,10 +339,10 @@ export function asFieldProblem<T>(body: () => T): T {
   }
 }
 
-/** What a loss returned for one datum: typed arrays by the service's names. */
+/** The outputs of a loss for one datum: typed arrays by the service's names. */
 export type DatumOutput = Readonly<Record<string, Float32Array>>;
 
-/** What the service's losses return, each for some of them. */
+/** The outputs of the service's losses; each loss has some of them. */
 const lossOutputNames = ["logprobs", "elementwise_loss"];
 
 function datumOutput(tensors: LossFnOutput, index: number): DatumOutput {
@@ -353,14 +353,14 @@ function datumOutput(tensors: LossFnOutput, index: number): DatumOutput {
   }
   for (const name of lossOutputNames.filter((known) => !Object.hasOwn(output, known))) {
     const get = (): never => {
-      throw new ResponseValidationError(`loss_fn_outputs[${index}].${name}`, "is missing from the answer");
+      throw new ResponseValidationError(`loss_fn_outputs[${index}].${name}`, "is missing in the answer");
     };
     Object.defineProperty(output, name, { get, enumerable: false });
   }
   return output;
 }
 
-/** What a pass returns: tensors per datum, and metrics whose names end in how they combine (`loss:sum`). */
+/** The result of a pass: tensors per datum, and metrics whose names end in their reduction (`loss:sum`). */
 export class ForwardBackwardOutput {
   /** The server's name for the form of the outputs. */
   readonly lossFnOutputType: string;
@@ -380,17 +380,17 @@ export class ForwardBackwardOutput {
   }
 
   /**
-   * The loss as the metrics tell it: `loss:sum`, else `loss:mean`, else absent. Derived: the wire has no loss field,
-   * and a server that sends no such metric leaves it `undefined`.
+   * The metric `loss:sum`, else `loss:mean`, else `undefined`. The wire has no loss field, so the value depends on the metrics that the
+   * server sends.
    */
   get loss(): number | undefined {
     return this.metrics["loss:sum"] ?? this.metrics["loss:mean"];
   }
 
   /**
-   * What the loss returned for each datum, by the service's names, as typed arrays: dense, in row-major order.
+   * The outputs of the loss for each datum, by the service's names, as dense typed arrays in row-major order.
    *
-   * @throws {@link ResponseValidationError} when one of the losses' own outputs is read that the server did not send.
+   * @throws {@link ResponseValidationError} when an output of the service's losses is read that the server did not send.
    */
   get outputs(): readonly DatumOutput[] {
     return this.lossFnOutputs.map(datumOutput);

@@ -17,17 +17,17 @@ describe("enums and small values", () => {
     expect(error.hint).toContain('Did you mean "cross_entropy"?');
     expect(() => wire.checkLossFn("dppo")).toThrow(InvalidInputError);
     expect(() => wire.checkLossFn("dppo", { allowUnknown: true })).not.toThrow();
-    expect(() => wire.checkLossFn(5 as never)).toThrow(/must be a loss's name, not 5/);
+    expect(() => wire.checkLossFn(5 as never)).toThrow(/must be the name of a loss, not 5/);
   });
 
-  it("M-102: unknown words of newer servers are kept as they came", () => {
+  it("M-102: unknown values of newer servers are kept unchanged", () => {
     expectTypeOf<wire.StopReason>().toEqualTypeOf<"length" | "stop" | (string & {})>();
     const checkpoint = { checkpoint_id: "external_weights/x", checkpoint_type: "external", time: 0, tinker_path: "t" };
     expect(wire.Checkpoint.decode(checkpoint).checkpointType).toBe("external");
     expect(wire.TraceExportResponse.decode({ status: "cooking" }).status).toBe("cooking");
   });
 
-  it("M-103: categories are read without regard to case, and only user errors are not worth a retry", () => {
+  it("M-103: categories ignore case; only user errors are not retryable", () => {
     expect(["unknown", "server", "user"].map(requestErrorCategory)).toEqual(["unknown", "server", "user"]);
     expect(["USER", "Server", "weird", null, 5, undefined].map(requestErrorCategory)).toEqual([
       "user",
@@ -44,7 +44,7 @@ describe("enums and small values", () => {
     expect(failed("unknown").retryable).toBe(true);
   });
 
-  it("M-105: a queue state that nobody knows is unknown, never active", () => {
+  it("M-105: an unknown queue state reads as unknown, not as active", () => {
     expect(["active", "paused_capacity", "paused_rate_limit"].map(wire.queueState)).toEqual([
       "active",
       "paused_capacity",
@@ -283,14 +283,14 @@ describe("requests", () => {
     ]);
   });
 
-  it("M-213: stop is a text, texts or token ids, never a mix", () => {
+  it("M-213: stop is a string, strings or token ids, not a mix", () => {
     for (const stop of ["\n", ["a", "b"], [1, 2], []])
       expect(wire.SamplingParams.encode({ stop })).toMatchObject({ stop });
     for (const stop of [["a", 1], 5, [1.5], { a: 1 }, [null]])
       expect(refusal(() => wire.SamplingParams.encode({ stop: stop as never })).field).toBe("stop");
   });
 
-  it("sampling parameters that nobody knows are refused, not dropped", () => {
+  it("unknown sampling parameters are errors", () => {
     expect(refusal(() => wire.SamplingParams.encode({ min_p: 0.1 } as never)).field).toBe("min_p");
     expect(refusal(() => wire.SamplingParams.encode({ temprature: 0 } as never)).hint).toBe(
       "Did you mean temperature?",
@@ -298,7 +298,7 @@ describe("requests", () => {
     expect(refusal(() => wire.SamplingParams.encode({ max_tokens: 5 } as never)).hint).toBe("Did you mean maxTokens?");
   });
 
-  it("half a character is refused wherever text goes out", () => {
+  it("a lone surrogate is rejected in every string", () => {
     expect(
       refusal(() => wire.CreateModelRequest.encode({ sessionId: "s", modelSeqId: 0, baseModel: "\ud83e" })).problem,
     ).toContain("lone surrogate");
@@ -530,7 +530,7 @@ describe("responses", () => {
     expect(wire.pendingOutcome("text")).toEqual({ kind: "pending", queueState: "unknown" });
   });
 
-  it("billing: kinds of use are told apart by type, and a new kind does not break the list", () => {
+  it("billing: kinds of usage differ by type, and a new kind does not break the list", () => {
     const event = (event_info: object) =>
       wire.BillingUsageEvent.decode({ bucket_start: 0, bucket_end: 1, event_info }).eventInfo;
     expect(event({ type: "sampling_prefill", cached: true, token_count: 5 })).toEqual({
@@ -578,7 +578,7 @@ describe("every message", () => {
     }
   });
 
-  it("M-107: whatever is typed as present is present after parsing", () => {
+  it("M-107: every required field is present after decoding", () => {
     for (const [, schema] of all) {
       fc.assert(
         fc.property(arbitraryOf(schema, byName), (value) => {

@@ -1,13 +1,13 @@
-/** Messages about saving and loading weights in training; those of checkpoints as such are `checkpoints.ts`. */
+/** Messages about saving and loading weights during training. Messages about stored checkpoints are in `checkpoints.ts`. */
 import { bool, int, json, literal, map, oneOf, optional, string, withDefault } from "../schema/fields.ts";
 import { message } from "../schema/message.ts";
 import type { UserMetadata } from "./session.ts";
 import type { ModelID } from "./training.ts";
 
-/** Saves weights, optimizer and step under a name. */
+/** Saves weights, optimizer state and step number under a name. */
 export interface SaveWeightsRequest {
   readonly modelId: ModelID;
-  /** The checkpoint's bare name. */
+  /** The checkpoint's name, without a path. */
   readonly path?: string;
   readonly seqId?: number;
   readonly ttlSeconds?: number;
@@ -38,7 +38,7 @@ export const SaveWeightsResponse = message<SaveWeightsResponse>("SaveWeightsResp
   type: optional(oneOf("save_weights")),
 });
 
-/** Saves weights for sampling: under a name, or, with a sampling session's number, for as long as that lives. */
+/** Saves weights for sampling: under a name, or, with a sampling session's number, for the lifetime of that session. */
 export interface SaveWeightsForSamplerRequest {
   readonly modelId: ModelID;
   readonly path?: string;
@@ -62,7 +62,7 @@ export const SaveWeightsForSamplerRequest = message<SaveWeightsForSamplerRequest
   },
 );
 
-/** What the server answers to a save for sampling: a path for a named one, a sampling session for an ephemeral one. */
+/** The server's answer to a save for sampling: a path for a named save, a sampling session for an unnamed one. */
 export interface SaveWeightsForSamplerResponseInternal {
   readonly path?: string;
   readonly samplingSessionId?: string;
@@ -77,7 +77,7 @@ export const SaveWeightsForSamplerResponseInternal = message<SaveWeightsForSampl
   },
 );
 
-/** What a named save for sampling returns to the user. */
+/** The result of a named save for sampling, as the user gets it. */
 export interface SaveWeightsForSamplerResponse {
   readonly path: string;
   readonly type?: "save_weights_for_sampler";
@@ -87,7 +87,7 @@ export const SaveWeightsForSamplerResponse = message<SaveWeightsForSamplerRespon
   type: optional(oneOf("save_weights_for_sampler")),
 });
 
-/** Loads a checkpoint into a model, or, addressed by session, creates the model by loading. */
+/** Loads a checkpoint into a model, or, with a session id, creates a model from it. */
 export interface LoadWeightsRequest {
   readonly modelId?: ModelID;
   readonly seqId?: number;
@@ -130,7 +130,7 @@ export const LoadWeightsResponse = message<LoadWeightsResponse>("LoadWeightsResp
   type: optional(oneOf("load_weights")),
 });
 
-/** What the server answers to a save of plain files. */
+/** The server's answer to a save of external files. */
 export interface SaveWeightsExternalResponseInternal {
   readonly path?: string;
   readonly sizeBytes?: number;
@@ -145,7 +145,7 @@ export const SaveWeightsExternalResponseInternal = message<SaveWeightsExternalRe
   },
 );
 
-/** Where the plain files were saved. */
+/** Where the external files were saved. */
 export interface SaveWeightsExternalResponse {
   readonly path: string;
   readonly type?: "save_weights_external";

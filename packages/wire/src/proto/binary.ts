@@ -1,10 +1,10 @@
 /**
- * Protobuf's wire format: the reader and the two-pass writer that the generated code calls. The writer is told sizes
- * first (pass one fills `sizes` in the order of the walk, pass two consumes it), so that a batch is written into one
- * buffer of exactly the right length and each byte array is copied once; a general runtime copies it at every level.
+ * Protobuf's wire format: the reader and the two-pass writer that the generated code calls. Pass one computes the sizes of nested
+ * messages in order, pass two consumes them, so that a batch is written into one buffer of the exact length and each byte array is
+ * copied once; general protobuf runtimes copy it at every level.
  */
 
-/** The bytes are not the message they should be. Callers turn it into a typed error of their side. */
+/** The bytes are not a valid message. Callers convert it to the typed error of their side (client or server). */
 export class WireFormatError extends Error {
   override readonly name = "WireFormatError";
 }
@@ -15,7 +15,7 @@ const textEncoder = new TextEncoder();
 /** A 64-bit integer: a number where a double holds it exactly, a `bigint` beyond. */
 export type Int64 = number | bigint;
 
-/** Reads protobuf's wire format from a byte range; never past its end. */
+/** Reads protobuf's wire format from a byte range; never beyond its end. */
 export class Reader {
   readonly bytes: Uint8Array;
   readonly #view: DataView;
@@ -46,7 +46,7 @@ export class Reader {
       if (shift < 32) result |= (byte & 0x7f) << shift;
       if (byte < 0x80) return result >>> 0;
     }
-    throw new WireFormatError("a number longer than ten bytes");
+    throw new WireFormatError("a varint longer than ten bytes");
   }
 
   int32(): number {
@@ -77,7 +77,7 @@ export class Reader {
     return this.#view.getFloat64(this.#take(8), true);
   }
 
-  /** A view, not a copy: it shares memory with the message. */
+  /** A view that shares memory with the message. */
   byteArray(): Uint8Array {
     const length = this.uint32();
     const start = this.#take(length);
@@ -89,11 +89,11 @@ export class Reader {
       return textDecoder.decode(this.byteArray());
     } catch (error) {
       if (error instanceof WireFormatError) throw error;
-      throw new WireFormatError("text that is not UTF-8");
+      throw new WireFormatError("a string that is not UTF-8");
     }
   }
 
-  /** Reads a nested message with `body`, which sees only the message's own bytes. */
+  /** Reads a nested message with `body`; the reader ends at the end of that message. */
   nested<T>(body: (reader: Reader) => T): T {
     const length = this.uint32();
     const outer = this.end;
@@ -102,7 +102,7 @@ export class Reader {
     if (++this.#depth > 100) throw new WireFormatError("messages nested too deeply");
     this.end = end;
     const value = body(this);
-    if (this.position !== end) throw new WireFormatError("a field that runs past its message");
+    if (this.position !== end) throw new WireFormatError("a field that extends beyond its message");
     this.end = outer;
     this.#depth--;
     return value;
@@ -119,7 +119,7 @@ export class Reader {
     });
   }
 
-  /** Steps over a field that this version does not know. */
+  /** Skips a field that this version does not know. */
   skip(tag: number): void {
     switch (tag & 7) {
       case 0:
@@ -168,7 +168,7 @@ export class Reader {
     return start;
   }
 
-  // Up to four bytes, which is what lengths and shapes have: no bigint needed.
+  // A varint of up to four bytes, as lengths and shapes usually are: computed without bigint.
   #smallVarint(): number | undefined {
     let result = 0;
     for (let shift = 0; shift < 28; shift += 7) {
@@ -186,7 +186,7 @@ export class Reader {
       result |= BigInt(byte & 0x7f) << shift;
       if (byte < 0x80) return BigInt.asUintN(64, result);
     }
-    throw new WireFormatError("a number longer than ten bytes");
+    throw new WireFormatError("a varint longer than ten bytes");
   }
 }
 
@@ -214,7 +214,7 @@ export function int64Size(value: Int64): number {
 /** Size of a length-delimited value of `length` bytes, its length included. */
 export const delimitedSize = (length: number): number => varintSize(length) + length;
 
-/** Texts that come again and again in one batch (`target_tokens`, `weights`): encoding them afresh costs more than the copy. */
+/** Cache of encoded strings: names such as `target_tokens` repeat for each datum, and copying is cheaper than encoding again. */
 const knownTexts = new Map<string, Uint8Array>();
 
 function encodeText(value: string): Uint8Array {
@@ -225,12 +225,12 @@ function encodeText(value: string): Uint8Array {
   return bytes;
 }
 
-/** Pass one: sizes of nested messages in the order of the walk, and the texts' bytes. */
+/** Pass one: sizes of nested messages in writing order, and the encoded strings. */
 export class Sizer {
   readonly sizes: number[] = [];
   readonly texts: Uint8Array[] = [];
 
-  /** Begins a nested message; goes with {@link close}. */
+  /** Starts a nested message; {@link close} ends it. */
   open(): number {
     return this.sizes.push(0) - 1;
   }
@@ -248,7 +248,7 @@ export class Sizer {
   }
 }
 
-/** Memory without the zeros where the runtime offers it: every byte is written anyway. */
+/** Uninitialised memory where the runtime has it: every byte will be written. */
 function uninitialised(length: number): Uint8Array<ArrayBuffer> {
   const host = globalThis as { Buffer?: { allocUnsafeSlow?(length: number): Uint8Array<ArrayBuffer> } };
   const memory = host.Buffer?.allocUnsafeSlow?.(length);
@@ -310,11 +310,11 @@ export class Writer {
     const length = value.byteLength;
     this.uint32(length);
     if (length > 32) this.bytes.set(value, this.#position);
-    else for (let i = 0; i < length; i++) this.bytes[this.#position + i] = value[i] as number; // cheaper than a call
+    else for (let i = 0; i < length; i++) this.bytes[this.#position + i] = value[i] as number; // faster than `set` for short arrays
     this.#position += length;
   }
 
-  /** How much was written; must equal what was measured. */
+  /** Number of bytes written; must equal the measured size. */
   get written(): number {
     return this.#position;
   }
@@ -329,7 +329,7 @@ export class Writer {
   }
 }
 
-/** Runs both passes. @param headroom - bytes left free in front of the message */
+/** Runs both passes. @param headroom - number of unused bytes before the message */
 export function encodeMessage<T>(
   value: T,
   size: (value: T, sizer: Sizer) => number,

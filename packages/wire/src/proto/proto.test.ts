@@ -81,7 +81,7 @@ describe("ForwardBackwardRequest", () => {
     expect(() => encodeForwardBackwardRequest(request([{} as never]))).toThrow(/data\[0\]: must be a Datum/);
   });
 
-  it("numbers, text and tokens that the format cannot hold are refused, not bent", () => {
+  it("numbers, strings and tokens that the format cannot represent are errors", () => {
     const chunk = (tokens: number[]) => new Datum({ modelInput: new ModelInput([{ type: "encoded_text", tokens }]) });
     expect(() => encodeForwardBackwardRequest(request([chunk([1, 2 ** 31])]))).toThrow(
       /data\[0\]\.modelInput\.chunks\[0\]\.tokens\[1\]/,
@@ -90,8 +90,10 @@ describe("ForwardBackwardRequest", () => {
     expect(() => encodeForwardBackwardRequest(request([], { seqId: 2 ** 31 }))).toThrow(
       /seqId: must be an integer of 32 bits/,
     );
-    expect(() => encodeForwardBackwardRequest(request([], { modelId: "\ud83e" }))).toThrow(/modelId: must be text/);
-    expect(() => encodeForwardBackwardRequest(request([], { modelId: 5 as never }))).toThrow(/modelId: must be text/);
+    expect(() => encodeForwardBackwardRequest(request([], { modelId: "\ud83e" }))).toThrow(/modelId: must be a string/);
+    expect(() => encodeForwardBackwardRequest(request([], { modelId: 5 as never }))).toThrow(
+      /modelId: must be a string/,
+    );
   });
 
   it("M-302: a scalar has no shape on the wire, and a missing shape reads as one-dimensional", () => {
@@ -157,7 +159,7 @@ describe("ForwardBackwardRequest", () => {
       modelInput: new ModelInput([{ type: "image_asset_pointer", format: "png", location: "x" }]),
     });
     expect(() => encodeForwardBackwardRequest(request([pointer]))).toThrow(
-      /data\[0\]\.modelInput\.chunks\[0\]: an image pointer cannot be trained on/,
+      /data\[0\]\.modelInput\.chunks\[0\]: an image pointer cannot be used in training/,
     );
   });
 
@@ -194,22 +196,25 @@ describe("ForwardBackwardRequest", () => {
     expect(decodeForwardBackwardRequest(bytes).forwardBackwardInput.lossFnConfig).toEqual(lossFnConfig);
   });
 
-  it("what does not fit together is a typed error that names the place", () => {
+  it("inconsistent parts are a typed error that names the field", () => {
     const tensor = (value: object) =>
       oracleWrite("ForwardBackwardRequest", { data: [{ loss_fn_inputs: { w: value } }] });
     const four = Buffer.from(Float32Array.of(1).buffer);
     const bad: [Uint8Array, RegExp][] = [
       [
         tensor({ dense: four, dtype: 1, shape: [2] }),
-        /data\[0\]\.loss_fn_inputs\.w\.shape: \[2\] holds 2 elements, but there are 1/,
+        /data\[0\]\.loss_fn_inputs\.w\.shape: \[2\] has 2 elements, but there are 1 values/,
       ],
-      [tensor({ dense: Buffer.from([1, 2, 3]), dtype: 1 }), /3 bytes are no whole number of 4-byte elements/],
+      [tensor({ dense: Buffer.from([1, 2, 3]), dtype: 1 }), /3 bytes is not a multiple of the element size 4/],
       [tensor({ dense: four, dtype: 0 }), /element type 0 is not known/],
       [tensor({ dense: four, dtype: 9 }), /element type 9 is not known/],
-      [tensor({ dense: four, dtype: 1, shape: [-1] }), /-1 is no dimension/],
-      [tensor({ dense: four, dtype: 1, shape: ["9223372036854775807"] }), /is no dimension/],
+      [tensor({ dense: four, dtype: 1, shape: [-1] }), /-1 is not a valid dimension/],
+      [tensor({ dense: four, dtype: 1, shape: ["9223372036854775807"] }), /is not a valid dimension/],
       [tensor({ sparse_csr: { values: four }, dtype: 1, shape: [1, 1] }), /sparseCrowIndices/],
-      [oracleWrite("ForwardBackwardRequest", { data: [{ model_input: [{}] }] }), /model_input\[0\]: a chunk of a kind/],
+      [
+        oracleWrite("ForwardBackwardRequest", { data: [{ model_input: [{}] }] }),
+        /model_input\[0\]: unknown kind of chunk/,
+      ],
       [
         oracleWrite("ForwardBackwardRequest", { data: [{ model_input: [{ image: { format: "gif" } }] }] }),
         /format: "gif"/,
@@ -315,7 +320,7 @@ describe("ForwardBackwardOutput", () => {
     expect(several.lossFnOutputs[2]!["m"]).toMatchObject({ dtype: "int64", shape: [1, 1, 1] });
   });
 
-  it("a record without fields stands for as many empty results as it says", () => {
+  it("a record without fields has the stated number of empty results", () => {
     const output = read({ loss_fn_output_type: "a:b", loss_fn_outputs: [record({}, { num_datums: 2 })] });
     expect(output.lossFnOutputs).toEqual([{}, {}]);
     expect(output.lossFnOutputType).toBe("b");
@@ -329,10 +334,10 @@ describe("ForwardBackwardOutput", () => {
       [record({ a: batched(Float32Array.of(1), [0, 4, 8], 1) }), /4 to 8 is outside 4 bytes/],
       [record({ a: batched(Float32Array.of(1), [4, 0, 4], 1) }), /outside/],
       [record({ a: batched(Float32Array.of(1), [-4, 0, 4], 1) }), /outside/],
-      [record({ a: batched(Float32Array.of(1), [0, 2, 4], 1) }), /no whole number/],
+      [record({ a: batched(Float32Array.of(1), [0, 2, 4], 1) }), /not a multiple/],
       [record({ a: batched(Float32Array.of(1, 2, 3), [0, 0, 12], 1, [2]) }), /3 elements do not fill rows of 2/],
       [record({ a: batched(Float32Array.of(1), [0, 0, 4], 0) }), /element type 0/],
-      [record({}, { num_datums: "4611686018427387904" }), /data without a field/],
+      [record({}, { num_datums: "4611686018427387904" }), /data without fields/],
       [record({}, { num_datums: -1 }), /num_datums: -1/],
     ];
     for (const [value, problem] of bad) {
@@ -366,7 +371,7 @@ describe("ForwardBackwardOutput", () => {
     const fields = [{ a: TensorData.from(Float32Array.of(1)) }, {}];
     const uneven = new ForwardBackwardOutput({ lossFnOutputType: "t", lossFnOutputs: fields });
     expect(() => decodeForwardBackwardOutput(encodeForwardBackwardOutput(uneven))).toThrow(
-      /a: is missing from this record/,
+      /a: is missing in this record/,
     );
   });
 });

@@ -1,7 +1,7 @@
 /**
- * Between the generated protobuf types and the API's own: byte fields become typed arrays and back, without a copy where
- * the memory is aligned and with one block copy where it is not. Generated types stop here. All arrays on the wire are
- * little-endian, as is every machine JavaScript runs on today.
+ * Converts between the generated protobuf types and the API's types: byte fields become typed arrays and back, without a copy where the
+ * memory is aligned, else with one block copy. No other file uses the generated types. Arrays on the wire are little-endian, and so are
+ * the typed arrays of every platform that runs JavaScript today.
  */
 
 import { describe } from "../describe.ts";
@@ -16,7 +16,7 @@ import {
 import { ForwardBackwardOutput } from "../messages/training.ts";
 import type { ForwardBackwardRequest } from "../messages/training-json.ts";
 import { omitUndefined } from "../omit-undefined.ts";
-import { hasHalfCharacter } from "../schema/fields.ts";
+import { hasLoneSurrogate } from "../schema/fields.ts";
 import { Datum, type LossFnOutput } from "../values/datum.ts";
 import { int32Tokens, ModelInput, type ModelInputChunk } from "../values/model-input.ts";
 import type { ProvenanceSpans } from "../values/provenance.ts";
@@ -33,13 +33,13 @@ interface ArrayClass<T extends ElementArray> {
   new (buffer: ArrayBuffer, byteOffset: number, length: number): T;
 }
 
-/** The bytes as elements: a view where aligned, else one block copy. */
+/** The bytes as elements: a view if aligned, else a copy. */
 function elements<T extends ElementArray>(Class: ArrayClass<T>, bytes: Uint8Array, field: string): T {
   const size = Class.BYTES_PER_ELEMENT;
   if (bytes.byteLength % size !== 0) {
-    throw new WireFormatError(`${field}: ${bytes.byteLength} bytes are no whole number of ${size}-byte elements`);
+    throw new WireFormatError(`${field}: ${bytes.byteLength} bytes is not a multiple of the element size ${size}`);
   }
-  // not slice(): a Node Buffer overrides it with a view
+  // not slice(): a Node Buffer's slice() is a view
   const aligned = bytes.byteOffset % size === 0 ? bytes : new Uint8Array(bytes);
   return new Class(aligned.buffer as ArrayBuffer, aligned.byteOffset, aligned.byteLength / size);
 }
@@ -47,7 +47,7 @@ function elements<T extends ElementArray>(Class: ArrayClass<T>, bytes: Uint8Arra
 const bytesOf = (values: ArrayBufferView): Uint8Array =>
   new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
 
-/** Runs a decoder; what is wrong with the bytes becomes the side's own typed error. */
+/** Runs a decoder; converts a WireFormatError with `fail`. */
 function decoding<T>(body: () => T, fail: (problem: string, cause: unknown) => Error): T {
   try {
     return body();
@@ -62,39 +62,39 @@ const badAnswer = (name: string) => (problem: string, cause: unknown) =>
 
 function dimensions(shape: readonly Int64[], field: string): number[] {
   return shape.map((size) => {
-    if (typeof size === "bigint" || size < 0) throw new WireFormatError(`${field}: ${size} is no dimension`);
+    if (typeof size === "bigint" || size < 0) throw new WireFormatError(`${field}: ${size} is not a valid dimension`);
     return size;
   });
 }
 
 // ---- ForwardBackwardRequest -------------------------------------------------------------------------------------
 
-/** A training request as bytes. Each tensor's memory is copied once, into a buffer of exactly the right size. */
+/** Encodes a training request. Each tensor's memory is copied once, into a buffer of the exact size. */
 export function encodeForwardBackwardRequest(request: ForwardBackwardRequest): Uint8Array {
   return encodeUnnumberedPass(request)(request.seqId ?? 0);
 }
 
 /**
- * Encodes all of a training request but its number, which a client draws only when the request goes out: from here on the
- * caller's arrays may change. The number is written in front of the rest, so that nothing is copied a second time.
+ * Encodes a training request without its sequence number, which a client assigns only when it sends the request. After this call the
+ * caller may change its arrays. The number is written before the rest, so that nothing is copied twice.
  *
- * @returns a function that gives the bytes under a number. It writes into the same memory each time.
+ * @returns a function that returns the bytes with a sequence number. Each call writes into the same memory.
  */
 export function encodeUnnumberedPass(request: Omit<ForwardBackwardRequest, "seqId">): (seqId: number) => Uint8Array {
   const { forwardBackwardInput: input, modelId } = request;
   const config = new Map<string, number>();
-  const texts = new Map<string, gen.LossConfigValue>(); // numbers stay where every server reads them
+  const texts = new Map<string, gen.LossConfigValue>(); // strings only: numbers are in the field that all server versions read
   for (const [key, value] of Object.entries(input.lossFnConfig ?? {})) {
     if (typeof value === "number") config.set(key, value);
-    else if (typeof value === "string" && !hasHalfCharacter(value)) texts.set(key, { text: value });
-    else throw new InvalidInputError(`lossFnConfig.${key}`, `must be a number or a text, not ${describe(value)}`);
+    else if (typeof value === "string" && !hasLoneSurrogate(value)) texts.set(key, { text: value });
+    else throw new InvalidInputError(`lossFnConfig.${key}`, `must be a number or a string, not ${describe(value)}`);
   }
   for (const [field, text] of Object.entries({ modelId, lossFn: input.lossFn })) {
-    if (typeof text !== "string" || hasHalfCharacter(text)) {
-      throw new InvalidInputError(field, `must be text without half characters, not ${describe(text)}`);
+    if (typeof text !== "string" || hasLoneSurrogate(text)) {
+      throw new InvalidInputError(field, `must be a string without lone surrogates, not ${describe(text)}`);
     }
   }
-  const headroom = passHeader(modelId, -1).length; // a negative number takes the most bytes
+  const headroom = passHeader(modelId, -1).length; // a negative number has the longest encoding
   const bytes = encodeMessage(
     {
       ...gen.createForwardBackwardRequest(),
@@ -118,7 +118,7 @@ export function encodeUnnumberedPass(request: Omit<ForwardBackwardRequest, "seqI
   };
 }
 
-/** The first two fields of a training request, which stand in front of the others. */
+/** The first two fields of a training request. */
 function passHeader(modelId: string, seqId: number): Uint8Array {
   return encodeMessage(
     { ...gen.createForwardBackwardRequest(), modelId, seqId },
@@ -160,8 +160,8 @@ function chunkToProto(chunk: ModelInputChunk, field: string): gen.Chunk {
     case "dmel":
       return { dmel: { dmel: chunk.dmel } };
     case "image_asset_pointer":
-      throw new InvalidInputError(field, "an image pointer cannot be trained on", {
-        hint: "Pointers work in sampling prompts only; for training put the image's bytes into an ImageChunk.",
+      throw new InvalidInputError(field, "an image pointer cannot be used in training", {
+        hint: "Image pointers are for sampling prompts; for training use an ImageChunk with the image's bytes.",
       });
   }
 }
@@ -175,7 +175,7 @@ function tensorToProto(tensor: TensorData): gen.Tensor {
   return { sparseCsr, dtype, shape };
 }
 
-/** A training request from bytes (the server's side). @throws {@link InvalidInputError} naming what is wrong. */
+/** Decodes a training request (for servers). @throws {@link InvalidInputError} naming the field. */
 export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackwardRequest {
   return decoding(
     () => {
@@ -200,7 +200,7 @@ export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackward
   );
 }
 
-/** Model and number of a training request, for a server that must account for a request it refuses. */
+/** Model and sequence number of a training request that a server rejects: the number must be marked as used. */
 export function peekForwardBackwardRequest(bytes: Uint8Array): { modelId: string; seqId: number } | undefined {
   try {
     const reader = new Reader(bytes);
@@ -241,7 +241,7 @@ function chunkFromProto(chunk: gen.Chunk, field: string): ModelInputChunk {
     return { type: "image", data, format, ...omitUndefined({ expectedTokens }) };
   }
   if (chunk.dmel !== undefined) return { type: "dmel", dmel: chunk.dmel.dmel };
-  throw new WireFormatError(`${field}: a chunk of a kind that this version does not know`);
+  throw new WireFormatError(`${field}: unknown kind of chunk`);
 }
 
 function tensorFromProto(tensor: gen.Tensor, field: string): TensorData {
@@ -262,7 +262,7 @@ function tensorFromProto(tensor: gen.Tensor, field: string): TensorData {
   );
 }
 
-/** Wire elements as one of the API's two types: int32 widens to int64, bfloat16 to float32. */
+/** Converts wire elements to the API's types: int32 and int64 to int64, bfloat16 and float32 to float32. */
 function widened(
   dtype: number,
   bytes: Uint8Array,
@@ -298,14 +298,14 @@ const wireElementSizes: Readonly<Record<number, number>> = {
   [gen.DType.DTYPE_BFLOAT16]: 2,
 };
 
-/** The result of a pass. @throws {@link ResponseValidationError} when the bytes are not one. */
+/** Decodes the result of a pass. @throws {@link ResponseValidationError} when the bytes are invalid. */
 export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardOutput {
   return decoding(() => {
     const raw = gen.readForwardBackwardOutput(new Reader(bytes));
     const told = raw.lossFnOutputType;
     const names = new Set(raw.lossFnOutputs.flatMap((record) => [...record.fields.keys()]));
     return new ForwardBackwardOutput({
-      // as the official client has it: the class's own name where there are records, else the text as it came
+      // as in the official client: the class name without its module if there are records, else the received string
       lossFnOutputType: raw.lossFnOutputs.length > 0 ? told.slice(told.lastIndexOf(":") + 1) : told || "ArrayRecord",
       lossFnOutputs: raw.lossFnOutputs.flatMap((record, i) => recordDatums(record, names, `loss_fn_outputs[${i}]`)),
       metrics: Object.fromEntries(raw.metrics),
@@ -313,7 +313,7 @@ export function decodeForwardBackwardOutput(bytes: Uint8Array): ForwardBackwardO
   }, badAnswer("ForwardBackwardOutput"));
 }
 
-/** One record holds the same fields for several data, each field's values end to end. */
+/** A record has the same fields for several data; the values of each field are concatenated. */
 function recordDatums(record: gen.ArrayRecord, names: ReadonlySet<string>, field: string): LossFnOutput[] {
   const columns = Array.from(record.fields, ([name, batched]) => ({
     name,
@@ -323,10 +323,9 @@ function recordDatums(record: gen.ArrayRecord, names: ReadonlySet<string>, field
   if (told < 0) throw new WireFormatError(`${field}.num_datums: ${told}`);
   const count = told > 0 ? told : (columns[0]?.tensors.length ?? 0);
   for (const name of names) {
-    if (count > 0 && !record.fields.has(name))
-      throw new WireFormatError(`${field}.${name}: is missing from this record`);
+    if (count > 0 && !record.fields.has(name)) throw new WireFormatError(`${field}.${name}: is missing in this record`);
   }
-  if (columns.length === 0 && count > 1e7) throw new WireFormatError(`${field}: ${count} data without a field`);
+  if (columns.length === 0 && count > 1e7) throw new WireFormatError(`${field}: ${count} data without fields`);
   for (const { name, tensors } of columns) {
     if (tensors.length !== count) {
       throw new WireFormatError(`${field}.${name}: covers ${tensors.length} of ${count} data`);
@@ -345,7 +344,7 @@ function splitBatched(batched: gen.BatchedTensor, field: string): TensorData[] {
   const row = trailing.reduce((a, b) => a * b, 1);
   const tensors: TensorData[] = [];
   for (let i = 0; i + 1 < offsets.length; i++) {
-    const [start, end] = [Number(offsets[i]), Number(offsets[i + 1])]; // byte offsets in the wire's element type
+    const [start, end] = [Number(offsets[i]), Number(offsets[i + 1])]; // offsets in bytes, in the wire's element type
     if (!(start >= 0 && start <= end && end <= batched.data.byteLength)) {
       throw new WireFormatError(`${field}.offsets: ${start} to ${end} is outside ${batched.data.byteLength} bytes`);
     }
@@ -360,7 +359,7 @@ function splitBatched(batched: gen.BatchedTensor, field: string): TensorData[] {
   return tensors;
 }
 
-/** The result of a pass as bytes (the server's side). */
+/** Encodes the result of a pass (for servers). */
 export function encodeForwardBackwardOutput(output: ForwardBackwardOutput): Uint8Array {
   return encodeMessage(
     {
@@ -373,7 +372,7 @@ export function encodeForwardBackwardOutput(output: ForwardBackwardOutput): Uint
   );
 }
 
-/** Splits data into runs whose fields agree in name, type and trailing shape: a record can hold only such. */
+/** Splits data into runs with the same field names, types and trailing shapes, as a record requires. */
 function rectangularRuns(outputs: readonly LossFnOutput[]): LossFnOutput[][] {
   const runs: LossFnOutput[][] = [];
   let previous: string | undefined;
@@ -416,7 +415,7 @@ function recordToProto(run: readonly LossFnOutput[], typeTag: string): gen.Array
 
 const stopReasons: readonly StopReason[] = ["stop", "length"];
 
-/** The result of sampling; arrays are views into `bytes`. @throws {@link ResponseValidationError}. */
+/** Decodes the result of sampling; arrays are views of `bytes`. @throws {@link ResponseValidationError}. */
 export function decodeSampleResponse(bytes: Uint8Array): SampleResponse {
   return decoding(() => {
     const raw = gen.readSampleResponse(new Reader(bytes));
@@ -440,7 +439,7 @@ export function decodeSampleResponse(bytes: Uint8Array): SampleResponse {
   }, badAnswer("SampleResponse"));
 }
 
-/** Absent and empty mean the same: nothing was computed. */
+/** An absent and an empty array both mean that nothing was computed. */
 function optionalFloats(bytes: Uint8Array | undefined, field: string): Float32Array | undefined {
   return bytes === undefined || bytes.byteLength === 0 ? undefined : elements(Float32Array, bytes, field);
 }
@@ -467,7 +466,7 @@ function altTokensFromProto(alt: gen.PromptAltTokens | undefined, field: string)
   };
 }
 
-/** The result of sampling as bytes (the server's side). */
+/** Encodes the result of sampling (for servers). */
 export function encodeSampleResponse(response: SampleResponse): Uint8Array {
   const topk = (table: TopkLogprobs | undefined): gen.TopkLogprobs | undefined =>
     table && {
@@ -502,6 +501,6 @@ function stopReasonNumber(reason: StopReason): number {
   const known = stopReasons.indexOf(reason);
   if (known >= 0) return known;
   const kept = /^unknown:(-?\d+)$/.exec(reason);
-  if (kept === null) throw new InvalidInputError("stopReason", `${describe(reason)} has no number on the wire`);
+  if (kept === null) throw new InvalidInputError("stopReason", `${describe(reason)} has no protobuf enum value`);
   return Number(kept[1]);
 }

@@ -1,6 +1,6 @@
 /**
- * The contract: every route of the Tinker API once, with its request, its answer and how it is treated. The client's
- * transport and the server's router are both made from this table, so they cannot drift apart.
+ * The contract: every route of the Tinker API once, with its request, its answer and its options. The client's transport and the
+ * server's router both use this table.
  */
 
 import type { InputTypeOf, Message, TypeOf } from "../schema/message.ts";
@@ -24,7 +24,7 @@ export {
   type Route,
 } from "./route.ts";
 
-/** Every route of the service once: method, path, request, response, and how it is sent. Client and server read the same table. */
+/** Every route of the service: method, path, request, response and sending options. */
 export const contract = { ...coreRoutes, ...restRoutes } as const;
 
 /** An operation's name. */
@@ -44,13 +44,13 @@ type QueryInput<R> = [QueryOf<R>] extends [never] ? unknown : InputTypeOf<QueryO
 type QueryValue<R> = [QueryOf<R>] extends [never] ? undefined : TypeOf<QueryOf<R>>;
 type RouteOf<K extends Operation> = (typeof contract)[K];
 
-/** What a caller gives: path parameters, query and body in one object. */
+/** A caller's request: path parameters, query and body in one object. */
 export type RequestOf<K extends Operation> = PathParams<RouteOf<K>["path"]> &
   QueryInput<RouteOf<K>> &
   BodyInput<BodyOf<RouteOf<K>>>;
-/** What a caller gets. */
+/** The answer that a caller gets. */
 export type ResponseOf<K extends Operation> = AnswerOf<RouteOf<K>> extends Message<infer T, infer _> ? T : unknown;
-/** What a server's handler is given. */
+/** The request that a server's handler gets. */
 export interface ReceivedOf<K extends Operation> {
   readonly params: PathParams<RouteOf<K>["path"]>;
   readonly query: QueryValue<RouteOf<K>>;
@@ -58,7 +58,7 @@ export interface ReceivedOf<K extends Operation> {
 }
 
 /**
- * Splits a request into path, query and body as its route says.
+ * Splits a request into path, query and body, by its route.
  *
  * @throws {@link InvalidInputError} naming the field, before anything is sent.
  */

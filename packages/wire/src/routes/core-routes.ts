@@ -1,6 +1,6 @@
 /**
- * The routes that every training and sampling program calls, and how the results of futures are read. Clients carry these;
- * the others (`rest-routes.ts`) are loaded when one of them is called.
+ * The routes of training and sampling, and the decoders of future results. They are part of every client; the others
+ * (`rest-routes.ts`) are loaded when one of them is called.
  */
 import { CreateCustomLossResponse } from "../messages/custom-loss.ts";
 import { CancelFutureRequest, FutureRetrieveRequest, UntypedAPIFuture } from "../messages/futures.ts";
@@ -50,7 +50,7 @@ export const forwardBackwardBody: BinaryBody<ForwardBackwardRequest> = {
 
 // ---- results of futures -----------------------------------------------------------------------------------------
 
-/** What the result of a future is, by the name it is asked for with (`X-Tinker-Request-Type`). */
+/** The decoder of a future's result, by its request type (`X-Tinker-Request-Type`). */
 export const futureResults = {
   CreateModel: { format: "json", decode: CreateModelResponse.decode },
   LoadWeights: { format: "json", decode: LoadWeightsResponse.decode },
@@ -64,7 +64,7 @@ export const futureResults = {
   ForwardBackward: { format: "proto", decode: decodeForwardBackwardOutput },
   Sample: { format: "proto", decode: decodeSampleResponse },
 } as const;
-/** The types of requests whose results are polled for. */
+/** The request types whose results are polled. */
 export type FutureResultName = keyof typeof futureResults;
 /** The API type of a future's result. */
 export type FutureResult<K extends FutureResultName> = ReturnType<(typeof futureResults)[K]["decode"]>;

@@ -1,13 +1,13 @@
-/** From a method and a path back to the operation: the server's half of the contract table. */
+/** Matches a method and a path to an operation, for servers. */
 import { apiPrefix, contract, type Operation } from "./contract.ts";
 
-/** The route that a path means. */
+/** A matched route. */
 export interface RouteMatch {
   readonly operation: Operation;
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** The route that a method and a path (prefix included) mean, with its path parameters decoded. For servers. */
+/** The operation of a method and a path (including the prefix), with the decoded path parameters. */
 export function matchRoute(method: string, path: string): RouteMatch | undefined {
   if (!path.startsWith(`${apiPrefix}/`)) return undefined;
   const rest = path.slice(apiPrefix.length);
@@ -22,7 +22,7 @@ export function matchRoute(method: string, path: string): RouteMatch | undefined
   return undefined;
 }
 
-/** A part of a path without its escapes; as it stands there when it is not well encoded: then there is no such thing. */
+/** Decodes a part of a path. A part with invalid escapes is returned unchanged; the lookup of that name then fails. */
 export function decodePathPart(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -40,7 +40,7 @@ const plainRoutes = new Map(
     .map((operation) => [`${contract[operation].method} ${contract[operation].path}`, operation]),
 );
 
-// A checkpoint id holds one slash: its kind and its name.
+// A checkpoint id contains one slash, between its kind and its name.
 const patterns = operations
   .filter((operation) => !isPlain(operation))
   .map((operation) => ({

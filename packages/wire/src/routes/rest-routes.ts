@@ -1,6 +1,6 @@
 /**
- * The routes beside training and sampling: runs, checkpoints, sessions, billing, what newer releases brought, and those of
- * Tinklet's own servers. A client loads this file when it first calls one of them.
+ * All other routes: runs, checkpoints, sessions, billing, routes of newer releases, and Tinklet extensions. A client loads this file
+ * with the first call of one of them.
  */
 
 import {
@@ -94,7 +94,7 @@ const ListCheckpointsQuery = message<{ readonly limit: number; readonly offset: 
   { limit: withDefault(int(), 100), offset: withDefault(int(), 0) },
 );
 
-/** A moment in a query: a Date, or text that is passed on as it is (`2026-07-13`). */
+/** A time in a query: a Date, or a string that is sent unchanged (`2026-07-13`). */
 export type QueryTime = Date | string;
 const queryTime: Field<QueryTime> = {
   ...(date() as unknown as Field<QueryTime>),
@@ -108,13 +108,13 @@ const AuditQuery = message<{ readonly eventType: AuditEventType; readonly day?: 
   eventType: withDefault(auditEventType, "all"),
   day: optional(string()),
 });
-/** Which token of a sample to begin with. */
+/** Position of the first token to return. */
 const TokensQuery = message<{ readonly after: number }, "after">("TokensQuery", { after: withDefault(int(), 0) });
 
 const rest = { pool: "rest" } as const;
 const checkpointPath = "/training_runs/{trainingRunId}/checkpoints/{checkpointId}";
 
-/** Routes beside training and sampling. */
+/** All routes that are not in {@link coreRoutes}. */
 export const restRoutes = {
   telemetry: post("/telemetry", TelemetrySendRequest, TelemetryResponse, {
     pool: "telemetry",
@@ -124,7 +124,7 @@ export const restRoutes = {
   getServerCapabilities: get("/get_server_capabilities", GetServerCapabilitiesResponse, rest),
   healthz: get("/healthz", HealthResponse, rest),
   unloadModel: post("/unload_model", UnloadModelRequest, UntypedAPIFuture, { future: "UnloadModel" }),
-  /** Passes without gradients, as JSON: what clients sent before the binary form. */
+  /** Passes without gradients, as JSON, which clients sent before the binary form existed. */
   forward: post("/forward", ForwardRequest, UntypedAPIFuture, { future: "Forward", carries: "data" }),
   listTrainingRuns: get("/training_runs", TrainingRunsResponse, rest, ListTrainingRunsQuery),
   getTrainingRun: get("/training_runs/{trainingRunId}", TrainingRun, rest, ScopeQuery),
@@ -184,7 +184,7 @@ export const restRoutes = {
     future: "CreateCustomLoss",
     since: "0.36",
   }),
-  // Tinklet's own; clients ask for them only where `client/config` names them in `tinklet_extensions`, or where they know the server.
+  // Tinklet extensions: clients call them only on servers that list them in the `tinklet_extensions` of `client/config`, or that are known to be Tinklet servers.
   getTokenizerFiles: get(
     "/tinklet/tokenizer",
     TokenizerFilesResponse,
@@ -205,7 +205,7 @@ export const restRoutes = {
     { pool: "rest", since: "tinklet" },
     RunStepsQuery,
   ),
-  /** Server-sent events; `Last-Event-ID` goes on where a stream ended. */
+  /** Server-sent events; `Last-Event-ID` resumes a stream. */
   watchRuns: get("/tinklet/events", undefined, { pool: "rest", since: "tinklet" }, WatchRunsQuery),
   getServerState: get("/tinklet/server", ServerStateResponse, { pool: "rest", since: "tinklet" }),
   listRunFolders: get("/tinklet/folders", RunFolderListResponse, { pool: "rest", since: "tinklet" }),

@@ -1,6 +1,6 @@
 /**
- * What a route is, and how a request by one is written: path, query and body. The routes themselves are `core-routes.ts` and
- * `rest-routes.ts`; `contract.ts` is all of them.
+ * The type of a route, and the encoding of a request into path, query and body. The routes are in `core-routes.ts` and
+ * `rest-routes.ts`; `contract.ts` joins them.
  */
 
 import { describe, isPlainObject } from "../describe.ts";
@@ -9,18 +9,18 @@ import { omitUndefined } from "../omit-undefined.ts";
 import type { Message } from "../schema/message.ts";
 import type { FutureResultName } from "./core-routes.ts";
 
-/** The version of the official SDK whose wire this is. The one place that says so. */
+/** The version of the official SDK whose messages these are. */
 export const mirroredSdkVersion = "0.36.0";
 
-/** Every path of the contract stands under this. */
+/** Prefix of every path of the contract. */
 export const apiPrefix = "/api/v1";
 
-/** The connection pool a route belongs to: heavy traffic of one kind never starves another. */
+/** The connection pool of a route. Pools are separate, so that heavy traffic in one does not delay the others. */
 export type Pool = "session" | "train" | "sample" | "retrieve" | "rest" | "redirect" | "telemetry";
 
 /**
- * How a failed attempt is treated. `standard`: sent again within the attempt budget and window; `none`: the caller owns
- * retries (polls, heartbeats, sampling); `background`: errors are swallowed by design.
+ * Handling of a failed attempt. `standard`: retried within the attempt budget and the time window; `none`: the caller retries (polls,
+ * heartbeats, sampling); `background`: errors are ignored.
  */
 export type RetryClass = "standard" | "none" | "background";
 
@@ -31,7 +31,7 @@ export type PathParams<Path extends string> = Path extends `${string}{${infer Na
   ? { readonly [K in Name]: string } & PathParams<Rest>
   : unknown;
 
-/** A body that is not JSON. Servers decode it with `decodeForwardBackwardRequest`, which clients need not carry. */
+/** A body that is not JSON. Its decoder is separate (`decodeForwardBackwardRequest`), because clients do not need it. */
 export interface BinaryBody<T> {
   readonly contentType: "application/x-protobuf";
   readonly encode: (value: T) => Uint8Array;
@@ -47,23 +47,23 @@ export interface Route<Path extends string = string, Query = unknown, Body = unk
   readonly response?: Answer;
   readonly pool: Pool;
   readonly retry: RetryClass;
-  /** How long one attempt may take. */
+  /** Timeout of one attempt. */
   readonly timeoutMs: number;
   /** The answer is an acknowledgement; the result comes from `retrieve_future`. */
   readonly future?: FutureResultName;
-  /** What the body carries, where that is more than parameters: servers bound its size by it. */
+  /** Kind of a large body: selects the server's limit of its size. */
   readonly carries?: "data" | "adapter";
-  /** Who first calls it; absent: it is as old as 0.25. Older servers do not have it. */
+  /** The first release that calls it; absent: 0.25. Older servers do not have the route. */
   readonly since?: Release;
 }
 
-/** Releases of the official SDK after 0.25 that brought routes or fields, oldest first. */
+/** Releases of the official SDK after 0.25 that added routes or fields, oldest first. */
 export type NewerRelease = "0.26" | "0.27" | "0.28" | "0.29" | "0.30" | "0.31" | "0.32" | "0.33" | "0.34" | "0.36";
 
-/** Who brought a route or a field; `tinklet` are routes of our own servers, which no other has. */
+/** The release that added a route or a field; `tinklet` marks Tinklet extensions. */
 export type Release = NewerRelease | "tinklet";
 
-/** Fields of requests that are newer than 0.25, by their name on the wire. They are sent only where they carry something. */
+/** Fields of requests that are newer than 0.25, by their name on the wire. They are sent only if they have a value. */
 export const fieldsSince: Readonly<Record<string, Release>> = {
   record_stability_info: "0.27",
   user_metadata: "0.28",
@@ -93,12 +93,12 @@ export const get = <const P extends string, A, Q = undefined>(path: P, response:
 export const post = <const P extends string, B, A>(path: P, body: B, response: A, policy?: Policy) =>
   route<P, undefined, B, A>("POST", path, { body, response }, policy);
 
-/** A request as it goes out. */
+/** An encoded request. */
 export interface EncodedRequest {
   readonly method: Method;
   /** With prefix and path parameters, without a query. */
   readonly path: string;
-  /** Without the question mark; empty when there is none. */
+  /** Without the question mark; empty if there is no query. */
   readonly query: string;
   /** A JSON object, bytes, or nothing. */
   readonly body: unknown;
@@ -109,7 +109,7 @@ const isBinary = (body: unknown): body is BinaryBody<unknown> =>
   typeof body === "object" && body !== null && "contentType" in body;
 
 /**
- * Splits a request into path, query and body as its route says.
+ * Splits a request into path, query and body, by its route.
  *
  * @param operation - the route's name, for messages
  * @throws {@link InvalidInputError} naming the field, before anything is sent.
@@ -140,17 +140,17 @@ export function encodeBy(route: Route, operation: string, request: unknown): Enc
 }
 
 /**
- * Path parameters stand in the path as they are (`:` and the slash of a checkpoint id included), so what would change
- * which route is meant is refused.
+ * Path parameters are not escaped (`:` and the slash of a checkpoint id are kept), so characters that would change the route are
+ * rejected.
  */
 function checkedSegment(name: string, value: string): string {
   if (/[?#\\\s%]|^\/|\/$|\/\/|(^|\/)\.\.?(\/|$)/.test(value) || (name !== "checkpointId" && value.includes("/"))) {
-    throw new InvalidInputError(name, `${describe(value)} cannot stand in a path`);
+    throw new InvalidInputError(name, `${describe(value)} cannot be used in a path`);
   }
   return value;
 }
 
-/** A flat query as text: `:` and `+` escaped, spaces as `+`, as Python's `urlencode` writes it. */
+/** Encodes a flat query as Python's `urlencode` does: `:` and `+` are escaped, a space becomes `+`. */
 export function encodeQuery(query: Readonly<Record<string, unknown>>): string {
   return new URLSearchParams(
     Object.entries(query)

@@ -23,7 +23,7 @@ describe("timestamps", () => {
     expect(iso(1_700_000_000n)).toBe("2023-11-14T22:13:20.000Z");
   });
 
-  it("M-407: what is no timestamp is told apart", () => {
+  it("M-407: an invalid timestamp reads as undefined", () => {
     const bad = [
       "",
       "yesterday",

@@ -1,15 +1,15 @@
 /**
- * The one place where timestamps are read and written. Servers send ISO 8601 (with `Z`, an offset, or naive, which we
- * read as UTC) or unix numbers; we write what Python writes: UTC, `Z`, no fraction when it is zero, else microseconds.
+ * The codec of timestamps. Servers send ISO 8601 (with `Z`, with an offset, or without, which means UTC) or Unix time; the output is the
+ * same as Python's: UTC with `Z`, microseconds only if they are not zero.
  */
 import { custom, type Field, problem } from "./fields.ts";
 
 const iso = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt _](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|[+-]\d\d(?::?\d\d)?)?)?$/;
 const unixNumber = /^[+-]?\d+(?:\.\d+)?$/;
-/** Unix numbers above this are milliseconds, as pydantic reads them: 2e10 s is the year 2603. */
+/** Larger Unix times are in milliseconds, as in pydantic; 2e10 s is in the year 2603. */
 const largestSeconds = 2e10;
 
-/** Reads a timestamp, or returns `undefined` when it is none. */
+/** Reads a timestamp; `undefined` if the value is not one. */
 export function readDate(wire: unknown): Date | undefined {
   if (typeof wire === "number" || typeof wire === "bigint") return unixDate(Number(wire));
   if (typeof wire !== "string") return undefined;
@@ -29,8 +29,8 @@ export function readDate(wire: unknown): Date | undefined {
   if (y < 1 || mo < 1 || mo > 12 || h > 23 || mi > 59 || s > 59) return undefined;
   const at = Date.UTC(y, mo - 1, d, h, mi, s, milliseconds);
   const date = new Date(at);
-  date.setUTCFullYear(y, mo - 1, d); // Date.UTC reads the years 0 to 99 as 1900 to 1999
-  if (date.getUTCDate() !== d) return undefined; // 30 February
+  date.setUTCFullYear(y, mo - 1, d); // Date.UTC maps the years 0 to 99 to 1900 to 1999
+  if (date.getUTCDate() !== d) return undefined; // a day that the month does not have
   const offset = zoneMinutes(zone);
   return offset === undefined ? undefined : new Date(date.getTime() - offset * 60_000);
 }

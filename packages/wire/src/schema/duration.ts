@@ -1,6 +1,6 @@
-/** Lengths of time as Python writes them. */
+/** Durations in Python's format. */
 
-/** Writes a length of time as the text of Python's `timedelta`, for example `0:00:00.551106` or `2 days, 1:00:00`. */
+/** Formats a duration like Python's `timedelta`, for example `0:00:00.551106` or `2 days, 1:00:00`. */
 export function writeDuration(milliseconds: number): string {
   let micros = Math.round(milliseconds * 1000);
   const dayMicros = 86_400_000_000;

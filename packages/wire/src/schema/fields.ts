@@ -1,12 +1,12 @@
 /**
- * The field codecs that messages are made of: each turns one API value into its wire value and back, and can describe
- * itself (the parity check compares those descriptions with the official SDK's schemas). Reading is as lenient as the
- * official client (`"5"` for an integer, `0` for a boolean); writing is strict, so that nothing wrong leaves.
+ * The field codecs of messages: each converts one API value to its wire value and back, and has a description, which the parity test
+ * compares with the official SDK's schemas. Decoding is as lenient as the official client (`"5"` for an integer, `0` for a boolean);
+ * encoding is strict.
  */
 import { describe, isPlainObject } from "../describe.ts";
 import type { JsonValue } from "./json.ts";
 
-/** What a field holds, in words a schema comparison understands. */
+/** The type of a field, for the comparison of schemas. */
 export type Shape =
   | { readonly type: "string" | "integer" | "number" | "boolean" | "bytes" | "datetime" | "json" }
   | { readonly type: "literal"; readonly value: string | number }
@@ -17,7 +17,7 @@ export type Shape =
   | { readonly type: "union"; readonly options: readonly Shape[] }
   | { readonly type: "nullable"; readonly of: Shape };
 
-/** A field that is always there. */
+/** A required field. */
 export interface Field<T> {
   readonly presence: "required";
   readonly shape: Shape;
@@ -26,19 +26,19 @@ export interface Field<T> {
   /** Wire value → API value. Throws {@link FieldProblem}. */
   readonly fromWire: (wire: unknown) => T;
 }
-/** A field that may be absent: omitted when undefined, and null on the wire reads as absent. */
+/** An optional field: omitted if undefined; null on the wire means absent. */
 export interface OptionalField<T> {
   readonly presence: "optional";
   readonly of: Field<T>;
 }
-/** A field that is sent with its default when the caller gives none, and read as its default when it is missing. */
+/** A field with a default, which is sent if the caller gives no value, and used if the field is missing in an answer. */
 export interface DefaultField<T> {
   readonly presence: "default";
   readonly of: Field<T>;
   readonly value: T;
 }
 
-/** Thrown by field codecs; carries the path from the inside out, and becomes a typed error at the message's edge. */
+/** Thrown by field codecs, with the path of the field; the message's codec converts it to a typed error. */
 export class FieldProblem extends Error {
   readonly path: (string | number)[] = [];
   readonly hint: string | undefined;
@@ -48,7 +48,7 @@ export class FieldProblem extends Error {
   }
 }
 
-/** Runs `body`; a {@link FieldProblem} from inside gets `key()` put in front of its path. */
+/** Runs `body`; adds `key()` at the start of the path of a {@link FieldProblem}. */
 export function at<T>(key: () => string | number, body: () => T): T {
   try {
     return body();
@@ -72,10 +72,10 @@ function field<T>(
 
 /** Makes a field optional. */
 export const optional = <T>(of: Field<T>): OptionalField<T> => ({ presence: "optional", of });
-/** Gives a field a default, which is sent like any other value. */
+/** Adds a default to a field; it is sent like any other value. */
 export const withDefault = <T>(of: Field<T>, value: T): DefaultField<T> => ({ presence: "default", of, value });
 
-/** A custom field, for values that have a class of their own. */
+/** A field with its own codec, for values that are instances of a class. */
 export const custom = field;
 
 export const string = (): Field<string> =>
@@ -91,12 +91,12 @@ export const string = (): Field<string> =>
     },
   );
 
-/** Whether a text holds a lone surrogate. */
-export const hasHalfCharacter = (text: string): boolean => /\p{Surrogate}/u.test(text);
+/** Whether a string contains a lone surrogate. */
+export const hasLoneSurrogate = (text: string): boolean => /\p{Surrogate}/u.test(text);
 
-/** Half a surrogate pair is no character: UTF-8 cannot carry it, and a server would see something else. */
+/** Rejects lone surrogates: UTF-8 cannot encode them, so the server would receive another string. */
 function wellFormed(text: string): string {
-  if (hasHalfCharacter(text)) throw new FieldProblem("holds half a character (a lone surrogate)");
+  if (hasLoneSurrogate(text)) throw new FieldProblem("contains a lone surrogate, which UTF-8 cannot encode");
   return text;
 }
 
@@ -118,7 +118,7 @@ export const int = (): Field<number> =>
     },
   );
 
-/** An integer of 64 bits, signed or not: a number where a double holds it exactly, a `bigint` beyond. */
+/** An integer of 64 bits, signed or unsigned: a number up to 2^53, a `bigint` beyond. */
 export const long = (): Field<number | bigint> =>
   field(
     { type: "integer" },
@@ -140,7 +140,7 @@ function checkLong(value: unknown, given: unknown): number | bigint {
 
 const floatText = /^\s*[+-]?(?:\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?|inf|infinity|nan)\s*$/i;
 
-/** A finite number on the way out; on the way in also what Python's parser accepts (`"0.5"`, `"NaN"`). */
+/** A number: finite when encoded; decoding also accepts what Python's parser accepts (`"0.5"`, `"NaN"`). */
 export const float = (): Field<number> =>
   field(
     { type: "number" },
@@ -180,7 +180,7 @@ export const bool = (): Field<boolean> =>
     },
   );
 
-/** One fixed word, for example the `type` of a request: a field with that word as its default. */
+/** A constant, for example the `type` of a request: a field with that value as its default. */
 export const literal = <const T extends string | number>(word: T): DefaultField<T> =>
   withDefault(
     field({ type: "literal", value: word }, (value) => {
@@ -190,14 +190,14 @@ export const literal = <const T extends string | number>(word: T): DefaultField<
     word,
   );
 
-/** One of several words (or numbers). Closed: any other is an error, in both directions. */
+/** One of several values. Any other value is an error in both directions. */
 export const oneOf = <const T extends string | number>(...values: readonly T[]): Field<T> =>
   field({ type: "enum", values, open: false }, (value) => {
     if (!values.includes(value as T)) throw problem(`one of ${values.map((v) => JSON.stringify(v)).join(", ")}`, value);
     return value as T;
   });
 
-/** A word that newer servers may add to: unknown words are kept as they are. */
+/** A string from a set that newer servers may extend: unknown values are kept unchanged. */
 export const openWord = <const T extends string>(...values: readonly T[]): Field<T | (string & {})> =>
   field({ type: "enum", values, open: true }, (value) => {
     if (typeof value !== "string") throw problem(`a string such as ${JSON.stringify(values[0])}`, value);
@@ -209,7 +209,7 @@ export const bytes = (): Field<Uint8Array> =>
   field(
     { type: "bytes" },
     (wire) => {
-      if (typeof wire !== "string") throw problem("base64 text", wire);
+      if (typeof wire !== "string") throw problem("a base64 string", wire);
       return decodeBase64(wire);
     },
     (value) => {
@@ -221,7 +221,7 @@ export const bytes = (): Field<Uint8Array> =>
 /** Bytes → standard base64 with padding. */
 export function encodeBase64(value: Uint8Array): string {
   let binary = "";
-  // String.fromCharCode takes its arguments from the stack: 32 kB at a time is safe everywhere.
+  // The arguments of String.fromCharCode are on the stack: 32 kB at a time fits in every runtime.
   for (let i = 0; i < value.length; i += 0x8000) binary += String.fromCharCode(...value.subarray(i, i + 0x8000));
   return btoa(binary);
 }
@@ -232,7 +232,7 @@ export function decodeBase64(text: string): Uint8Array {
   try {
     binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
   } catch {
-    throw new FieldProblem("must be base64 text");
+    throw new FieldProblem("must be a base64 string");
   }
   return Uint8Array.from(binary, (character) => character.charCodeAt(0));
 }
@@ -261,7 +261,7 @@ export const list = <T>(of: Field<T>): Field<readonly T[]> => {
 export const map = <T>(of: Field<T>): Field<Readonly<Record<string, T>>> => {
   const each = (value: unknown, convert: (item: never) => unknown): Record<string, unknown> => {
     if (!isPlainObject(value)) throw problem("an object", value);
-    // Object.fromEntries defines keys, so that even "__proto__" stays data
+    // Object.fromEntries defines properties, so that the key "__proto__" is an ordinary key
     return Object.fromEntries(
       Object.entries(value).map(([key, item]) => [
         key,
@@ -282,7 +282,7 @@ export const map = <T>(of: Field<T>): Field<Readonly<Record<string, T>>> => {
   );
 };
 
-/** Free-form JSON, passed through untouched (nulls included). */
+/** Free-form JSON, passed through unchanged, including nulls. */
 export const json = (): Field<JsonValue> =>
   field(
     { type: "json" },
@@ -300,15 +300,15 @@ function checkJson(value: unknown, parents: Set<unknown>): void {
     return;
   }
   if (typeof value === "number") {
-    if (!Number.isFinite(value)) throw problem("something JSON can say", value);
+    if (!Number.isFinite(value)) throw problem("a JSON value", value);
     return;
   }
-  if (typeof value !== "object") throw problem("something JSON can say", value);
+  if (typeof value !== "object") throw problem("a JSON value", value);
   if (parents.has(value)) throw new FieldProblem("must not contain itself");
-  if (!Array.isArray(value) && !isPlainObject(value)) throw problem("something JSON can say", value);
+  if (!Array.isArray(value) && !isPlainObject(value)) throw problem("a JSON value", value);
   parents.add(value);
   for (const [key, item] of Object.entries(value)) {
-    if (item === undefined && !Array.isArray(value)) continue; // JSON leaves it out, like an absent option
+    if (item === undefined && !Array.isArray(value)) continue; // JSON.stringify omits it
     at(
       () => (Array.isArray(value) ? Number(key) : key),
       () => {
@@ -320,7 +320,7 @@ function checkJson(value: unknown, parents: Set<unknown>): void {
   parents.delete(value);
 }
 
-/** A value that may be null, where null is said explicitly on the wire. */
+/** A value that may be null; null is sent explicitly. */
 export const nullable = <T>(of: Field<T>): Field<T | null> =>
   field<T | null>(
     { type: "nullable", of: of.shape },

@@ -1,8 +1,7 @@
 /**
- * JSON text ⇄ values, with integers beyond 2^53 kept exact as `bigint`. Some clients number their sampling requests up
- * to 1e18, and `JSON.parse` would silently round neighbouring numbers into one. Text without such integers, which is
- * nearly all of it, goes straight through the built-in parser. Refuses what JSON cannot say (NaN, Infinity), except that
- * answers may be read with the words that Python writes for it.
+ * Parses and writes JSON with exact integers: beyond 2^53 they are `bigint`. Some clients use sequence numbers up to 1e18, which
+ * `JSON.parse` would round, so that neighbouring numbers become equal. Text without such integers goes to the built-in parser directly.
+ * NaN and Infinity are errors; for answers, `nonFinite` reads the words that Python writes for them.
  */
 import { entropy } from "../entropy.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
@@ -14,14 +13,14 @@ export interface JsonObject {
   readonly [key: string]: JsonValue | undefined;
 }
 
-/** Up to a thousand digits: beyond that no field takes the number, and reading it exactly would cost more than linear time. */
+/** Up to 1,000 digits: no field accepts longer numbers, and their exact conversion takes more than linear time. */
 const longInteger = /^-?[1-9]\d{15,999}$/;
 
-/** How {@link parseJson} reads. */
+/** Options of {@link parseJson}. */
 export interface ParseJsonOptions {
   /**
-   * Reads the words `NaN`, `Infinity` and `-Infinity`, which Python's `json` writes, as those numbers. For answers: a
-   * number that is not finite must not cost the rest of the message. @defaultValue false
+   * Reads the words `NaN`, `Infinity` and `-Infinity`, which Python's `json` writes, as those numbers. For answers: one
+   * non-finite number must not make the whole message unreadable. @defaultValue false
    */
   readonly nonFinite?: boolean;
 }
@@ -40,7 +39,7 @@ export function parseJson(text: string, { nonFinite = false }: ParseJsonOptions 
       try {
         return parseMarked(text, nonFinite);
       } catch {
-        // The first failure tells more.
+        // The error of the first attempt is more precise.
       }
     }
     throw new ResponseValidationError("", `not valid JSON (${(cause as Error).message})`, { cause });
@@ -48,8 +47,8 @@ export function parseJson(text: string, { nonFinite = false }: ParseJsonOptions 
 }
 
 /**
- * Each number that `JSON.parse` cannot give back exactly becomes a marked string, which the reviver reads. The mark is drawn
- * anew for each text, so that nobody can have written it into one.
+ * Replaces each number that `JSON.parse` would round by a marked string, which the reviver converts. The mark is random for each call,
+ * so that no input can contain it.
  */
 function parseMarked(text: string, nonFinite: boolean): JsonValue {
   const mark = entropy.uuid();
@@ -61,9 +60,9 @@ function parseMarked(text: string, nonFinite: boolean): JsonValue {
 
 const readMarked = (token: string): bigint | number => (/\d/.test(token) ? BigInt(token) : Number(token));
 
-/** Walks the text once, from string to string; what stands between two of them has no quotes. */
+/** Scans the text once, from string to string; the text between two strings contains no quotes. */
 function markNumbers(text: string, mark: string, nonFinite: boolean): string {
-  // A run of what numbers are written with: short ones, which are nearly all, do not even match.
+  // A run of at least 16 characters of a number: short numbers, which are the most common, do not match.
   const numbers = "(?<![-+.\\deE])[-+.\\deE]{16,1100}(?![-+.\\deE])";
   const tokens = new RegExp(nonFinite ? `${numbers}|NaN|-?Infinity` : numbers, "g");
   const markToken = (token: string) =>
@@ -82,7 +81,7 @@ function markNumbers(text: string, mark: string, nonFinite: boolean): string {
   return parts.join("");
 }
 
-/** Where the string that begins at `open` is over; the text's end when it is not closed. */
+/** End of the string that starts at `open`; the end of the text if the string is not closed. */
 function endOfString(text: string, open: number): number {
   for (let at = open + 1; ; ) {
     const quote = text.indexOf('"', at);
@@ -90,14 +89,14 @@ function endOfString(text: string, open: number): number {
     let first = quote;
     while (first > at && text[first - 1] === "\\") first--;
     at = quote + 1;
-    if ((quote - first) % 2 === 0) return at; // a quote behind an odd number of backslashes belongs to the string
+    if ((quote - first) % 2 === 0) return at; // a quote after an odd number of backslashes is escaped
   }
 }
 
 /**
  * Writes compact JSON; `bigint` becomes a plain integer.
  *
- * @throws {@link InvalidInputError} for NaN, Infinity and anything else JSON has no word for.
+ * @throws {@link InvalidInputError} for NaN, Infinity and other values that JSON does not have.
  */
 export function stringifyJson(value: unknown): string {
   let longIntegers = false;
@@ -112,8 +111,8 @@ export function stringifyJson(value: unknown): string {
   });
   if (text === undefined) throw notJson("", typeof value);
   if (!longIntegers) return text;
-  // JSON.stringify cannot write a bigint: write marked strings, then take quotes and mark away. The mark is drawn anew, so
-  // that no string of the caller's can be mistaken for a number.
+  // JSON.stringify cannot write a bigint: write marked strings, then remove quotes and mark. The mark is random for each call, so
+  // that no string of the caller can contain it.
   const mark = entropy.uuid();
   return JSON.stringify(value, (_key, item: unknown) => (isLong(item) ? `${mark}${BigInt(item)}` : item)).replace(
     new RegExp(`"${mark}(-?\\d+)"`, "g"),
@@ -122,8 +121,8 @@ export function stringifyJson(value: unknown): string {
 }
 
 /**
- * A bigint, or a double beyond 2^53 that would be written as digits: its shortest text (`32965805720171070`) is not the
- * integer it holds (`32965805720171072`), and a reader that keeps integers exact would tell the two apart.
+ * A bigint, or a double beyond 2^53 that JavaScript writes without an exponent: its shortest representation (`32965805720171070`) differs
+ * from its exact value (`32965805720171072`), and a reader with exact integers would get another number.
  */
 function isLong(item: unknown): item is bigint | number {
   if (typeof item !== "number") return typeof item === "bigint";
@@ -131,5 +130,5 @@ function isLong(item: unknown): item is bigint | number {
 }
 
 function notJson(key: string, what: string): InvalidInputError {
-  return new InvalidInputError(key, `is ${what}, which JSON cannot say`);
+  return new InvalidInputError(key, `is ${what}, which JSON cannot represent`);
 }

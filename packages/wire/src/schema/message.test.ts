@@ -71,7 +71,7 @@ function problemOf(body: () => unknown): InvalidInputError | ResponseValidationE
   throw new Error("nothing was thrown");
 }
 
-describe("messages, outwards", () => {
+describe("encoding", () => {
   it("M-201: absent options are omitted, defaults are sent, and an explicit null stays", () => {
     expect(Everything.encode(minimal)).toStrictEqual(wire);
     expect(Everything.encode({ ...minimal, word: undefined as never, ratio: undefined })).toStrictEqual(wire);
@@ -90,7 +90,7 @@ describe("messages, outwards", () => {
     expect(problemOf(() => Everything.encode({ ...minimal, type: "other" as never })).field).toBe("type");
   });
 
-  it("names the field in API spelling, and says what would be right", () => {
+  it("names the field in API spelling and the allowed values", () => {
     const cases: [Partial<Record<keyof Everything, unknown>>, string, RegExp][] = [
       [{ text: 5 }, "text", /must be a string, not 5/],
       [{ count: 1.5 }, "count", /integer/],
@@ -108,9 +108,9 @@ describe("messages, outwards", () => {
       [{ inner: null, inners: [null] }, "inners[0]", /an object, not null/],
       [{ table: { a: "x" } }, "table.a", /number/],
       [{ table: [] }, "table", /an object, not an array/],
-      [{ free: { a: [Number.NaN] } }, "free.a[0]", /JSON can say/],
-      [{ free: { a: () => 1 } }, "free.a", /JSON can say/],
-      [{ free: new Map() }, "free", /JSON can say, not a Map/],
+      [{ free: { a: [Number.NaN] } }, "free.a[0]", /must be a JSON value/],
+      [{ free: { a: () => 1 } }, "free.a", /must be a JSON value/],
+      [{ free: new Map() }, "free", /must be a JSON value, not a Map/],
       [{ word: 3 }, "word", /string such as "known"/],
       [{ text: undefined }, "text", /is required/],
       [{ gone: undefined }, "gone", /is required/],
@@ -124,7 +124,7 @@ describe("messages, outwards", () => {
     }
   });
 
-  it("refuses a field that nobody knows, with a guess at what was meant", () => {
+  it("rejects an unknown field, with a suggestion", () => {
     const error = problemOf(() => Everything.encode({ ...minimal, cuont: 1 } as never));
     expect(error.field).toBe("cuont");
     expect(error.hint).toBe("Did you mean count?");
@@ -145,8 +145,8 @@ describe("messages, outwards", () => {
   });
 });
 
-describe("messages, inwards", () => {
-  it("M-107: what is typed as present is there, what is absent has no key at all", () => {
+describe("decoding", () => {
+  it("M-107: a required field is present, an absent field has no key", () => {
     const value = Everything.decode({ ...wire, word: null });
     expect(value).toStrictEqual({
       type: "everything",
@@ -163,7 +163,7 @@ describe("messages, inwards", () => {
     expect(Everything.decode({ ...wire, ratio: null })).toStrictEqual(value);
   });
 
-  it("is as lenient as the official client in what a number or a boolean looks like", () => {
+  it("is as lenient as the official client with numbers and booleans", () => {
     const read = (change: object) => Everything.decode({ ...wire, ...change });
     expect(read({ count: "5" }).count).toBe(5);
     expect(read({ count: 5.0 }).count).toBe(5);
@@ -216,7 +216,7 @@ describe("messages, inwards", () => {
     expect(wireOf(inner)?.["when"]).toBe("2026-11-15T06:21:47.117530Z");
   });
 
-  it("a key such as __proto__ is data, not a way in", () => {
+  it("a key such as __proto__ is an ordinary key", () => {
     const table = JSON.parse('{"__proto__": 1, "constructor": 2}') as Record<string, number>;
     const value = Everything.decode({ ...wire, table });
     expect(Object.keys(value.table ?? {})).toEqual(["__proto__", "constructor"]);

@@ -1,7 +1,6 @@
 /**
- * The object codec: a documented interface plus `message<T>("Name", { … })`, which does not compile when a field is
- * missing, extra or mistyped. It is the one place where camelCase becomes snake_case and back, driven by the schema and
- * never by walking values, so that the keys of free-form maps are left alone.
+ * The object codec: a documented interface plus `message<T>("Name", { … })`, which does not compile when a field is missing, extra or
+ * has the wrong type. Converts between camelCase and snake_case by the schema, so that the keys of free-form maps are not changed.
  */
 
 import { closest } from "../closest.ts";
@@ -14,7 +13,7 @@ import type { JsonObject } from "./json.ts";
 type AnyField = Field<never> | OptionalField<never> | DefaultField<never>;
 type IsOptional<T, K extends keyof T> = object extends Pick<T, K> ? true : false;
 
-/** The codec that each field of `T` must have; `D` are the fields that have a default. */
+/** The codecs of the fields of `T`; `D` are the fields with a default. */
 type FieldsOf<T, D extends keyof T> = {
   readonly [K in keyof T]-?: K extends D
     ? DefaultField<T[K]>
@@ -23,23 +22,23 @@ type FieldsOf<T, D extends keyof T> = {
       : Field<T[K]>;
 };
 
-/** What a caller must give to make a `T` whose fields `D` have defaults. */
+/** The input from which a `T` is made, if the fields `D` have defaults. */
 export type InputOf<T, D extends keyof T> = Undefinable<Omit<T, D>> & { readonly [K in D]?: T[K] | undefined };
 
-/** The same with `undefined` for what may be absent. */
+/** The same type, with `undefined` allowed for optional fields. */
 type Undefinable<T> = { [K in keyof T]: object extends Pick<T, K> ? T[K] | undefined : T[K] };
 
-/** A message's fields as the parity check sees them. */
+/** Description of a field, for the parity test. */
 export interface FieldDescription {
   /** Name on the wire. */
   readonly name: string;
   readonly presence: "required" | "optional" | "default";
   readonly shape: Shape;
-  /** The default as it is sent. */
+  /** The default in wire form. */
   readonly default?: unknown;
 }
 
-/** A wire message: its name, both directions, and its schema. */
+/** A wire message: its name, its codec and its schema. */
 export interface Message<T, Input = T> {
   readonly name: string;
   /** API value → JSON object. @throws {@link InvalidInputError} naming the field in API spelling. */
@@ -53,16 +52,16 @@ export interface Message<T, Input = T> {
 
 /** The API type of a message. */
 export type TypeOf<M> = M extends Message<infer T, infer _> ? T : never;
-/** What `encode` of a message accepts. */
+/** The input type of a message's `encode`. */
 export type InputTypeOf<M> = M extends Message<infer _, infer Input> ? Input : never;
 
 const wireObjects = new WeakMap<object, Readonly<Record<string, unknown>>>();
 
 /**
- * The JSON object that a parsed message came from: fields that this version does not know yet, and timestamps with all
- * their digits (a `Date` has no microseconds).
+ * The JSON object from which a message was decoded. It has the fields that this version does not know, and timestamps with
+ * microseconds, which a `Date` does not have.
  *
- * @returns `undefined` for an object that was not parsed from the wire.
+ * @returns `undefined` for an object that was not decoded.
  */
 export function wireOf(value: object): Readonly<Record<string, unknown>> | undefined {
   return wireObjects.get(value);
@@ -76,13 +75,13 @@ interface Slot {
 
 /** Options of {@link message}. */
 export interface MessageOptions<T> {
-  /** A check over the whole value, before it is sent and after it is read; throws through `fail`. */
+  /** Checks the whole value when it is encoded and when it is decoded; throws with `fail`. */
   readonly check?: (value: T, fail: (key: keyof T & string, problem: string, hint?: string) => never) => void;
-  /** Reads a wire value that is not an object (for example a bare string from an older server). */
+  /** Converts a wire value that is not an object, for example a string from an older server. */
   readonly fromScalar?: (wire: unknown) => unknown;
 }
 
-/** Defines a message: an interface and a constant of the same name, as `Cursor` in `rest.ts` shows. */
+/** Defines a message. By convention interface and constant have the same name; see `Cursor` in `rest.ts`. */
 export function message<T extends object, D extends keyof T = never>(
   name: string,
   fields: FieldsOf<T, D>,
@@ -175,10 +174,10 @@ export function message<T extends object, D extends keyof T = never>(
 }
 
 /**
- * One of several messages, told apart by a word that each has as a literal: `type`, or `state`.
+ * One of several messages, discriminated by a literal field: `type` or `state`.
  *
- * @param tag - the field that says which, in API and wire spelling alike.
- * @param how.wordRequired - refuse a value without the word instead of taking the first that it fits.
+ * @param tag - name of the discriminating field, equal in API and wire spelling.
+ * @param how.wordRequired - reject a value without the field, instead of using the first message that accepts it.
  */
 export function unionOf<T extends object>(
   tag: keyof T & string,
@@ -190,7 +189,7 @@ export function unionOf<T extends object>(
   );
   const fields = [...byWord.values()];
   const words = [...byWord.keys()].map((word) => JSON.stringify(word)).join(", ");
-  /** By its word; without one, the first that the value fits, as the official client does. */
+  /** By the literal; without one, the first message that accepts the value, as in the official client. */
   const fieldOf = (value: unknown, fits: (field: Field<T>) => unknown): Field<T> => {
     if (!isPlainObject(value)) throw new FieldProblem(`must be an object, not ${describe(value)}`);
     const guess = value[tag] === undefined && how.wordRequired !== true;
@@ -229,19 +228,19 @@ function missing(key: string): FieldProblem {
 function unknownKey(key: string, known: ReadonlySet<string>): FieldProblem {
   const close = closest(key, known);
   const error = new FieldProblem(
-    "is not a field that the service knows",
+    "is not a known field of the service",
     close === undefined ? `Known fields: ${[...known].join(", ")}.` : `Did you mean ${close}?`,
   );
   error.path.unshift(key);
   return error;
 }
 
-/** `learningRate` → `learning_rate`; digits stay with the word they follow (`beta1`). */
+/** `learningRate` → `learning_rate`; digits are not separated from the preceding word (`beta1`). */
 export function snakeCase(key: string): string {
   return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** A path as people write it: `checkpoints[2].time`. */
+/** A path in JavaScript notation: `checkpoints[2].time`. */
 export function pathText(path: readonly (string | number)[]): string {
   return path.reduce<string>(
     (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
@@ -249,7 +248,7 @@ export function pathText(path: readonly (string | number)[]): string {
   );
 }
 
-/** Fields of a wire object that its message does not know, for a server to log. */
+/** Fields of a wire object that its message does not have, for logs of a server. */
 export function unknownFields(schema: Message<never, never>, wire: unknown): string[] {
   if (!isPlainObject(wire)) return [];
   const names = new Set(schema.fields.map((field) => field.name));

@@ -1,7 +1,7 @@
-/** Time that a test moves by hand. */
+/** A clock for tests. */
 import { type Clock, sleepOn } from "../clock.ts";
 
-/** A clock that stands still until {@link FakeClock.advance} moves it. For tests. */
+/** A clock that changes only when a test calls {@link FakeClock.advance}. */
 export class FakeClock implements Clock {
   #now: number;
   #elapsed = 0;
@@ -30,7 +30,7 @@ export class FakeClock implements Clock {
     return sleepOn(this, ms, signal);
   }
 
-  /** How many waits are pending. */
+  /** Number of pending timers. */
   get pending(): number {
     return this.#timers.size;
   }
@@ -41,7 +41,7 @@ export class FakeClock implements Clock {
     return dues.length === 0 ? undefined : Math.min(...dues);
   }
 
-  /** Moves time on, running what falls due in order and letting promises settle in between. */
+  /** Advances the time, runs the timers that are due in order, and lets promises settle after each. */
   async advance(ms: number): Promise<void> {
     const target = this.#elapsed + ms;
     await settle();
@@ -62,13 +62,13 @@ export class FakeClock implements Clock {
     await settle();
   }
 
-  /** Sets the wall clock, as an administrator or a time server would; the monotonic clock does not notice. */
+  /** Changes the wall clock, as a time server does; the monotonic clock does not change. */
   jump(ms: number): void {
     this.#now += ms;
   }
 }
 
-/** Lets everything that is ready run: microtasks and the macrotasks they queue. */
+/** Runs all pending microtasks and the macrotasks they queue. */
 async function settle(): Promise<void> {
   for (let i = 0; i < 3; i++) await new Promise<void>((resolve) => setTimeout(resolve, 0));
 }

@@ -1,2 +1,2 @@
-/** `@tinklet/wire/testing`: what tests need of the leaves. */
+/** `@tinklet/wire/testing`: the clock for tests. */
 export { FakeClock } from "./fake-clock.ts";

@@ -106,13 +106,13 @@ describe("Datum", () => {
     expect(second?.modelInputSpans).toBeUndefined();
     const short = [{ type: "prompt", sequenceId, length: 2 }] as const;
     expect(refusal(() => datum.withProvenance({ ...spans, modelInput: short })).message).toMatch(
-      /cover 2 positions of 3/,
+      /must cover all 3 positions, but cover 2/,
     );
     expect(refusal(() => datum.withProvenance({ ...spans, lossFnInputs: short })).field).toBe("lossFnInputs");
     for (const [key, value, problem] of [
       ["type", "else", 'must be "prompt" or "sampled", not "else"'],
-      ["sequenceId", "", "must be a sequence's id"],
-      ["sequenceId", 7, "must be a sequence's id"],
+      ["sequenceId", "", "must be the id of a sequence"],
+      ["sequenceId", 7, "must be the id of a sequence"],
       ["offset", -1, "must be an integer from 0 on, not -1"],
       ["length", 1.5, "must be an integer from 0 on, not 1.5"],
     ] as const) {

@@ -1,6 +1,6 @@
 /**
- * `Datum`: one training example, an input and the tensors that its loss needs. Turns plain number lists into tensors by
- * the key's own rule and refuses everything that could be meant in two ways.
+ * `Datum`: one training example, with an input and the tensors of its loss. Converts lists of numbers to tensors with the element type of
+ * the key; ambiguous values are errors.
  */
 
 import { describe, isPlainObject } from "../describe.ts";
@@ -15,7 +15,7 @@ export type LossFnInputs = Readonly<Record<string, TensorData>>;
 /** The tensors that a loss returns. */
 export type LossFnOutput = Readonly<Record<string, TensorData>>;
 
-/** What a plain list of numbers means, by key. */
+/** The element type of a list of numbers, by key. */
 const keyDtypes: Readonly<Record<string, TensorDtype>> = {
   target_tokens: "int64",
   weights: "float32",
@@ -38,7 +38,7 @@ export interface DatumParts<Keys extends string = string> {
 }
 const partNames = ["modelInput", "lossFnInputs", "modelInputSpans", "lossFnInputSpans"];
 
-/** What is taken wherever a datum is. */
+/** Every value that is accepted as a datum. */
 export type DatumLike<Keys extends string = string> = Datum<Keys> | DatumParts<Keys>;
 
 /**
@@ -54,9 +54,9 @@ export type DatumLike<Keys extends string = string> = Datum<Keys> | DatumParts<K
  * ```
  */
 export class Datum<Keys extends string = string> {
-  /** What the model reads: the prompt and all but the last token of the answer. */
+  /** The model's input: the prompt and all but the last token of the answer. */
   readonly modelInput: ModelInput;
-  /** The compiler knows which tensors are there, so that a loss whose inputs are missing does not compile. */
+  /** Typed by key, so that the compiler reports a loss whose inputs are missing. */
   readonly lossFnInputs: Readonly<Record<Keys, TensorData>>;
   /** Runs that tile the input's tokens; see {@link withProvenance}. */
   readonly modelInputSpans: ProvenanceSpans | undefined;
@@ -67,7 +67,7 @@ export class Datum<Keys extends string = string> {
   constructor(parts: DatumParts<Keys>) {
     const unknown = Object.keys(parts).find((key) => !partNames.includes(key));
     if (unknown !== undefined) {
-      throw new InvalidInputError(unknown, "is not a part of a datum", { hint: `Parts: ${partNames.join(", ")}.` });
+      throw new InvalidInputError(unknown, "is not a field of a datum", { hint: `Fields: ${partNames.join(", ")}.` });
     }
     const modelInput = ModelInput.from(parts.modelInput);
     const inputs: unknown = parts.lossFnInputs ?? {};
@@ -80,13 +80,13 @@ export class Datum<Keys extends string = string> {
     ) as Record<Keys, TensorData>;
     this.modelInputSpans = parts.modelInputSpans;
     this.lossFnInputSpans = parts.lossFnInputSpans;
-    if (this.modelInputSpans === undefined && this.lossFnInputSpans === undefined) return; // both or neither
+    if (this.modelInputSpans === undefined && this.lossFnInputSpans === undefined) return; // the two are given together or not at all
     checkSpans("modelInputSpans", this.modelInputSpans);
     checkSpans("lossFnInputSpans", this.lossFnInputSpans);
   }
 
   /**
-   * This datum with a record of where its tokens come from, for servers of 0.26 and newer.
+   * This datum with the provenance of its tokens, for servers of 0.26 and newer.
    *
    * @param spans.modelInput - runs that tile the input's tokens
    * @param spans.lossFnInputs - runs that tile `target_tokens`
@@ -127,9 +127,9 @@ export class Datum<Keys extends string = string> {
 }
 
 /**
- * A batch as it is, or with its plain objects made into data.
+ * A batch; its plain objects are converted to `Datum`.
  *
- * @throws {@link InvalidInputError} naming `data[i]` and what is wrong with it.
+ * @throws {@link InvalidInputError} naming `data[i]` and the problem.
  */
 export function toData<Keys extends string>(data: readonly DatumLike<Keys>[]): readonly Datum<Keys>[] {
   if (!Array.isArray(data)) throw new InvalidInputError("data", `must be an array of data, not ${describe(data)}`);
@@ -153,7 +153,7 @@ export function toData<Keys extends string>(data: readonly DatumLike<Keys>[]): r
   });
 }
 
-/** A datum over memory of its own. */
+/** A copy of a datum that does not share memory. */
 export function copyDatum<Keys extends string>({ modelInput, lossFnInputs, ...spans }: Datum<Keys>): Datum<Keys> {
   const tensors = Object.entries<TensorData>(lossFnInputs).map(([key, tensor]) => [key, tensor.copy()]);
   return new Datum({ modelInput: modelInput.copy(), lossFnInputs: Object.fromEntries(tensors), ...spans });
@@ -165,8 +165,8 @@ function toTensor(key: string, value: unknown): TensorData {
   if (Array.isArray(value)) {
     const dtype = Object.hasOwn(keyDtypes, key) ? keyDtypes[key] : undefined;
     if (dtype === undefined) {
-      throw new InvalidInputError(field, "a plain list is only understood for the known keys", {
-        hint: `Known keys: ${Object.keys(keyDtypes).join(", ")}. For others pass a typed array or a TensorData.`,
+      throw new InvalidInputError(field, "a list of numbers is accepted for known keys only", {
+        hint: `Known keys: ${Object.keys(keyDtypes).join(", ")}. For other keys use a typed array or a TensorData.`,
       });
     }
     return TensorData.from(value, { dtype, field });

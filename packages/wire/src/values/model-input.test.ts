@@ -112,7 +112,7 @@ describe("ModelInput", () => {
       [[8, 1, 1], /unknown element type 8/],
       [[4, 0], /no dimensions/],
       [[4, 1, ...Array<number>(9).fill(0xff), 1], /beyond 2\^53/],
-      [[4, ...Array<number>(11).fill(0x80)], /too long/],
+      [[4, ...Array<number>(11).fill(0x80)], /more than ten bytes/],
     ];
     for (const [bytes, problem] of bad)
       expect(refusal(() => firstDimension(Uint8Array.from(bytes))).problem).toMatch(problem);

@@ -1,6 +1,6 @@
 /**
- * `ModelInput`: what a model reads, as a list of chunks (text tokens, images, audio features). Immutable; every method
- * returns a new object. Holds the chunks' JSON codecs; their protobuf form is in `proto/tensors.ts`.
+ * `ModelInput`: the input of a model, as a list of chunks (text tokens, images, audio features). Immutable; every method returns a new
+ * object. Contains the chunks' JSON codecs; their protobuf form is in `proto/tensors.ts`.
  */
 
 import { describe, isPlainObject } from "../describe.ts";
@@ -34,11 +34,11 @@ export interface ImageChunk {
   readonly type: "image";
   readonly data: Uint8Array;
   readonly format: "png" | "jpeg";
-  /** How many positions it takes; the service checks it. Needed for `length`. */
+  /** Number of positions it takes; the service checks it. Needed for `length`. */
   readonly expectedTokens?: number;
 }
 
-/** An image that the service fetches by itself. Sampling only: training data cannot hold it. */
+/** An image that the service downloads. Only for sampling, not for training data. */
 export interface ImageAssetPointerChunk {
   readonly type: "image_asset_pointer";
   readonly format: "png" | "jpeg";
@@ -52,12 +52,12 @@ export interface DmelChunk {
   readonly dmel: Uint8Array;
 }
 
-/** One piece of a model's input; told apart by `type`. */
+/** A chunk of a model's input, discriminated by `type`. */
 export type ModelInputChunk = EncodedTextChunk | ImageChunk | ImageAssetPointerChunk | DmelChunk;
 
 const int32 = (value: number) => (value | 0) === value;
 
-/** Checks token ids and returns them; throws a problem that names the position. */
+/** Checks token ids and returns them; the error names the position. */
 function tokenIds(value: unknown): TokenIds {
   if (value instanceof Int32Array) return value;
   if (!Array.isArray(value)) throw new FieldProblem(`must be an array of token ids, not ${describe(value)}`);
@@ -103,7 +103,7 @@ const chunkMessages = {
   dmel: DmelChunk,
 } as const;
 
-/** Which chunk a wire object is: by its `type`, or, as older clients leave it out, by the fields it has. */
+/** The kind of a chunk on the wire: its `type`, or, since older clients omit it, inferred from its fields. */
 function chunkType(wire: unknown): string {
   if (!isPlainObject(wire)) throw new FieldProblem(`must be an object, not ${describe(wire)}`);
   if (typeof wire["type"] === "string") return wire["type"];
@@ -135,10 +135,10 @@ const chunk = custom<ModelInputChunk>(
 );
 const chunks = list(chunk);
 
-/** What is taken wherever a model's input is: token ids, or a {@link ModelInput}. */
+/** Every value that is accepted as a model's input: token ids, or a {@link ModelInput}. */
 export type ModelInputLike = ModelInput | readonly number[] | Int32Array | Uint32Array | Uint16Array;
 
-/** A tokenizer, as far as {@link ModelInput.fromText} needs one. */
+/** The part of a tokenizer that {@link ModelInput.fromText} uses. */
 export interface TextEncoderLike {
   encode(text: string): ArrayLike<number>;
 }
@@ -163,9 +163,9 @@ export class ModelInput {
   }
 
   /**
-   * An input as it is, or token ids as one.
+   * Converts token ids to an input; returns an input unchanged.
    *
-   * @throws {@link InvalidInputError} naming `field` when it is neither.
+   * @throws {@link InvalidInputError} naming `field` for any other value.
    */
   static from(value: ModelInputLike, field = "modelInput"): ModelInput {
     if (value instanceof ModelInput) return value;
@@ -182,12 +182,12 @@ export class ModelInput {
     return new ModelInput([{ type: "encoded_text", tokens: copyTokens(tokens, "tokens") }]);
   }
 
-  /** Text, encoded by a tokenizer that the caller brings. */
+  /** Text, encoded with the caller's tokenizer. */
   static fromText(text: string, { tokenizer }: { readonly tokenizer: TextEncoderLike }): ModelInput {
     return ModelInput.fromInts(tokenizer.encode(text));
   }
 
-  /** No chunks at all. */
+  /** An input without chunks. */
   static empty(): ModelInput {
     return new ModelInput([]);
   }
@@ -204,12 +204,12 @@ export class ModelInput {
     return out;
   }
 
-  /** Whether there is nothing but text. */
+  /** Whether all chunks are text. */
   get isText(): boolean {
     return this.chunks.every(({ type }) => type === "encoded_text");
   }
 
-  /** Tokens as far as they are known here: those of the text, and what images say they take. Never throws. */
+  /** Number of tokens: those of the text plus `expectedTokens` of images. Audio and images without it count as 0. Never throws. */
   get tokenCount(): number {
     let count = 0;
     for (const item of this.chunks) {
@@ -219,7 +219,7 @@ export class ModelInput {
     return count;
   }
 
-  /** The same input over memory of its own. */
+  /** A copy that does not share memory. */
   copy(): ModelInput {
     return new ModelInput(
       this.chunks.map((item) => {
@@ -230,31 +230,31 @@ export class ModelInput {
     );
   }
 
-  /** How many positions the input takes. @throws {@link InvalidInputError} for an image without `expectedTokens`. */
+  /** Number of positions of the input. @throws {@link InvalidInputError} for an image without `expectedTokens`. */
   get length(): number {
     return this.chunks.reduce((sum, item, i) => sum + chunkLength(item, `chunks[${i}]`), 0);
   }
 
-  /** The same input with a chunk behind it; this one stays as it is. */
+  /** A new input with a chunk added at the end. */
   append(item: ModelInputChunk): ModelInput {
     return new ModelInput([...this.chunks, item]);
   }
 
-  /** Adds one token, as a chunk of its own. */
+  /** A new input with one token added at the end, as a separate chunk. */
   appendInt(token: number): ModelInput {
     return this.append({ type: "encoded_text", tokens: copyTokens([token], "token") });
   }
 
-  /** This class as a message, for the contract. */
+  /** The codec of this class, for the contract. */
   static readonly message: Message<ModelInput> = modelInputMessage();
 
-  /** A plain object, as `JSON.stringify` wants it. */
+  /** A plain object, for `JSON.stringify`. */
   toJSON(): unknown {
     return ModelInput.message.encode(this);
   }
 }
 
-/** Token ids as 32-bit integers, as they are where they already are. */
+/** Converts token ids to an Int32Array; returns an Int32Array unchanged. */
 export function int32Tokens(tokens: ArrayLike<number>, field: string): Int32Array {
   return tokens instanceof Int32Array ? tokens : copyTokens(tokens, field);
 }
@@ -294,8 +294,8 @@ function chunkLength(item: ModelInputChunk, field: string): number {
 }
 
 /**
- * The first dimension in a tensor container's header: an optional marker 254 (constant tensor), a dtype byte 0..7, the
- * rank and each dimension as unsigned LEB128.
+ * The first dimension in the header of a tensor container. The header has an optional marker 254 (constant tensor), a dtype byte 0..7,
+ * the rank, and each dimension as unsigned LEB128.
  */
 export function firstDimension(container: Uint8Array, field = "dmel"): number {
   const fail = (problem: string): never => {
@@ -306,7 +306,7 @@ export function firstDimension(container: Uint8Array, field = "dmel"): number {
   const varint = (): number => {
     let value = 0;
     for (let shift = 0; ; shift += 7) {
-      if (shift > 63) return fail("has a number that is too long");
+      if (shift > 63) return fail("has a number of more than ten bytes");
       const next = byte();
       value += (next & 0x7f) * 2 ** shift;
       if (next < 0x80) return Number.isSafeInteger(value) ? value : fail("has a dimension beyond 2^53");
@@ -319,7 +319,7 @@ export function firstDimension(container: Uint8Array, field = "dmel"): number {
   const rank = varint();
   if (rank === 0) fail("has no dimensions");
   const first = varint();
-  for (let i = 1; i < rank; i++) varint(); // the header must be whole
+  for (let i = 1; i < rank; i++) varint(); // check that the header is complete
   return first;
 }
 

@@ -1,15 +1,15 @@
 /**
- * Where the tokens of a datum come from: runs of a sampled sequence, or of the prompt that it was drawn for. Consecutive runs tile a
- * field of the datum, so a run's place follows from the order. Newer than 0.25.
+ * Provenance of the tokens of a datum: spans of a sampled sequence, or of the prompt that it was sampled for. Consecutive spans cover a
+ * field of the datum completely, so the position of a span follows from the order. Newer than 0.25.
  */
 
 import { describe, isPlainObject } from "../describe.ts";
 import { InvalidInputError } from "../errors.ts";
 
 interface Run {
-  /** `SampledSequence.sequenceId` of the sequence that is meant. */
+  /** `SampledSequence.sequenceId` of the sequence. */
   readonly sequenceId: string;
-  /** Where the run begins there. @defaultValue 0 */
+  /** Start of the span in the sequence or prompt. @defaultValue 0 */
   readonly offset?: number;
   /** Number of tokens. */
   readonly length: number;
@@ -22,10 +22,10 @@ export interface PromptProvenanceSpan extends Run {
 export interface SampledProvenanceSpan extends Run {
   readonly type: "sampled";
 }
-/** Consecutive runs that tile one field of a datum. */
+/** Consecutive spans that cover one field of a datum. */
 export type ProvenanceSpans = readonly (PromptProvenanceSpan | SampledProvenanceSpan)[];
 
-/** @throws {@link InvalidInputError} naming the span and what is wrong with it. */
+/** @throws {@link InvalidInputError} naming the span and the problem. */
 export function checkSpans(field: string, spans: unknown): void {
   if (!Array.isArray(spans)) throw new InvalidInputError(field, `must be an array of spans, not ${describe(spans)}`);
   for (const [i, span] of (spans as unknown[]).entries()) {
@@ -34,18 +34,18 @@ export function checkSpans(field: string, spans: unknown): void {
       throw new InvalidInputError(`${field}[${i}].${key}`, problem);
     };
     if (type !== "prompt" && type !== "sampled") fail("type", `must be "prompt" or "sampled", not ${describe(type)}`);
-    if (typeof sequenceId !== "string" || sequenceId === "") fail("sequenceId", "must be a sequence's id");
+    if (typeof sequenceId !== "string" || sequenceId === "") fail("sequenceId", "must be the id of a sequence");
     for (const [key, value] of Object.entries({ offset, length })) {
       if (!Number.isSafeInteger(value) || (value as number) < 0) {
-        fail(key, `must be an integer from 0 on, not ${describe(value)}`);
+        fail(key, `must be an integer of at least 0, not ${describe(value)}`);
       }
     }
   }
 }
 
-/** @throws {@link InvalidInputError} when the runs do not cover exactly `length` positions. */
+/** @throws {@link InvalidInputError} when the spans do not cover exactly `length` positions. */
 export function checkTiling(field: string, spans: ProvenanceSpans, length: number): void {
   const covered = spans.reduce((sum, span) => sum + span.length, 0);
   if (covered === length) return;
-  throw new InvalidInputError(field, `cover ${covered} positions of ${length}; the runs must tile it exactly`);
+  throw new InvalidInputError(field, `must cover all ${length} positions, but cover ${covered}`);
 }

@@ -62,7 +62,7 @@ describe("TensorData", () => {
     );
     expect(refusal(() => TensorData.from({ data: "abc" as never })).field).toBe("tensor.data");
     expect(refusal(() => TensorData.from({ data: Float32Array.of(1.5), dtype: "int64" })).problem).toContain(
-      "holds floats",
+      "contains floats",
     );
     expect(TensorData.from(Int32Array.of(2), { dtype: "float32" }).values).toEqual(Float32Array.of(2));
   });
@@ -105,7 +105,7 @@ describe("TensorData", () => {
       [4, 5, 6],
     ]);
     const error = refusal(() => TensorData.from(Float32Array.of(1, 2, 3), { shape: [2, 2], field: "w" }));
-    expect(error.message).toBe("w.shape: [2, 2] holds 4 elements, but there are 3");
+    expect(error.message).toBe("w.shape: [2, 2] has 4 elements, but there are 3 values");
     expect(refusal(() => TensorData.from(Float32Array.of(1), { shape: [-1] })).field).toBe("tensor.shape[0]");
     expect(refusal(() => TensorData.from(Float32Array.of(1), { shape: [0.5, 2] })).field).toBe("tensor.shape[0]");
     expect(TensorData.from(new Float32Array(0), { shape: [0, 3] }).shape).toEqual([0, 3]);
@@ -117,7 +117,7 @@ describe("TensorData", () => {
     expect(TensorData.from([[], []], { dtype: "float32" }).shape).toEqual([2, 0]);
     expect(TensorData.from([[true, null]], { dtype: "float32" }).data).toEqual([1, Number.NaN]);
     expect(refusal(() => TensorData.from([[1, 2], [3]], { dtype: "int64", field: "t" })).message).toBe(
-      "t[1]: has 1 elements, but row 0 has 2: rows must be equally long",
+      "t[1]: has 1 elements, but row 0 has 2: all rows must have the same length",
     );
     expect(refusal(() => TensorData.from([[1], 2], { dtype: "int64", field: "t" })).field).toBe("t[1]");
     expect(

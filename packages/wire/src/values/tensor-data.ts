@@ -1,19 +1,19 @@
 /**
- * `TensorData`: the numbers that travel with a datum, dense or sparse (CSR), as `float32` or `int64`. Values are held in
- * typed arrays over little-endian memory, so that encoding is a copy of bytes; int64 beyond 2^53 stays exact.
+ * `TensorData`: the tensors of a datum, dense or sparse (CSR), as `float32` or `int64`. Values are in little-endian typed arrays, so that
+ * encoding is a copy of bytes; int64 beyond 2^53 is exact.
  */
 
 import { describe } from "../describe.ts";
 import { InvalidInputError } from "../errors.ts";
 import { omitUndefined } from "../omit-undefined.ts";
 
-/** The two element types that the service takes. */
+/** The element types of the service. */
 export type TensorDtype = "int64" | "float32";
 
-/** Numbers in rows of rows; must be rectangular. `null` stands for NaN where floats are expected. */
+/** Nested lists of numbers; must be rectangular. `null` is read as NaN if the element type is float32. */
 export type NestedNumbers = readonly (number | bigint | boolean | null | NestedNumbers)[];
 
-/** What other libraries call a tensor: values, a shape and the name of an element type, under the usual names. */
+/** A tensor of another library: values, a shape and the name of an element type. */
 export interface ForeignTensor {
   readonly data: ArrayLike<number> | ArrayLike<bigint>;
   readonly shape?: readonly number[];
@@ -34,7 +34,7 @@ type IntArray =
   | BigInt64Array
   | BigUint64Array;
 
-/** Everything that can become a tensor. */
+/** Every value that can be converted to a tensor. */
 export type TensorLike = TensorData | FloatArray | IntArray | ForeignTensor | NestedNumbers | number | bigint;
 
 interface TensorParts {
@@ -48,8 +48,8 @@ interface TensorParts {
 const maxInt64 = 2n ** 63n - 1n;
 
 /**
- * A tensor. What it is made of is not copied where it has the right element type already: calls encode it when they are made,
- * so that an array may be written to again as soon as the call has returned its future.
+ * A tensor. An array that has the right element type is not copied. Client methods encode their tensors before they return, so the
+ * caller may write to the array again after that.
  *
  * @example
  * ```ts
@@ -58,13 +58,13 @@ const maxInt64 = 2n ** 63n - 1n;
  * ```
  */
 export class TensorData {
-  /** What the values are on the wire. */
+  /** The element type on the wire. */
   readonly dtype: TensorDtype;
   /** The values in row-major order; for a sparse tensor only the stored ones. Do not write into it. */
   readonly values: Float32Array | BigInt64Array;
   /** The (dense) shape; absent means one-dimensional. */
   readonly shape: readonly number[] | undefined;
-  /** CSR: where each row begins in `values`; `rows + 1` entries. */
+  /** CSR: the start of each row in `values`; `rows + 1` entries. */
   readonly sparseCrowIndices: BigInt64Array | undefined;
   /** CSR: the column of each value. */
   readonly sparseColIndices: BigInt64Array | undefined;
@@ -78,10 +78,10 @@ export class TensorData {
   }
 
   /**
-   * Makes a tensor from typed arrays (their own element type decides: floats become float32, integers int64), from
-   * another library's tensor, or from plain numbers, which need a `dtype`.
+   * Makes a tensor from a typed array (floats become float32, integers int64), from a tensor of another library, or from numbers, which
+   * need a `dtype`.
    *
-   * @throws {@link InvalidInputError} naming `field` when a value is no number, rows are ragged, or the shape does not fit.
+   * @throws {@link InvalidInputError} naming `field` when a value is not a number, rows differ in length, or the shape does not match.
    */
   static from(
     value: TensorLike,
@@ -96,7 +96,7 @@ export class TensorData {
     if (ArrayBuffer.isView(value)) return fromTypedArray(value, dtype, options.shape, field);
     if (Array.isArray(value) || typeof value === "number" || typeof value === "bigint") {
       if (dtype === undefined) {
-        throw new InvalidInputError(field, "a plain list of numbers does not say whether it holds int64 or float32", {
+        throw new InvalidInputError(field, "a list of numbers needs a dtype: int64 or float32", {
           hint: 'Pass { dtype: "int64" } or { dtype: "float32" }, or a typed array.',
         });
       }
@@ -137,7 +137,7 @@ export class TensorData {
     );
   }
 
-  /** Makes a tensor of parts that are already in their final form; checks that they fit together. */
+  /** Makes a tensor from arrays of the right types; checks that they are consistent. */
   static ofParts(parts: TensorParts, field = "tensor"): TensorData {
     const { shape, sparseCrowIndices, sparseColIndices, values } = parts;
     if (shape !== undefined) checkShape(shape, field);
@@ -145,18 +145,18 @@ export class TensorData {
     else if (shape !== undefined && product(shape) !== values.length) {
       throw new InvalidInputError(
         `${field}.shape`,
-        `[${shape.join(", ")}] holds ${product(shape)} elements, but there are ${values.length}`,
+        `[${shape.join(", ")}] has ${product(shape)} elements, but there are ${values.length} values`,
       );
     }
     return new TensorData(parts);
   }
 
-  /** Whether only the stored values are there (CSR). */
+  /** Whether the tensor is sparse (CSR). */
   get isSparse(): boolean {
     return this.sparseCrowIndices !== undefined;
   }
 
-  /** The values as a flat list; int64 beyond 2^53 as `bigint`. */
+  /** The values as a flat list; int64 values beyond 2^53 are `bigint`. */
   get data(): (number | bigint)[] {
     return flatNumbers(this.values);
   }
@@ -174,7 +174,7 @@ export class TensorData {
     return nest(dense.shape ?? [dense.values.length], dense.data);
   }
 
-  /** The same tensor over memory of its own. */
+  /** A copy that does not share memory. */
   copy(): TensorData {
     const { dtype, values, shape, sparseCrowIndices, sparseColIndices } = this;
     return new TensorData({
@@ -186,7 +186,7 @@ export class TensorData {
     });
   }
 
-  /** The same tensor without sparseness. */
+  /** The same tensor in dense form. */
   toDense(): TensorData {
     const { sparseCrowIndices: crow, sparseColIndices: col, shape } = this;
     if (crow === undefined || col === undefined || shape === undefined) return this;
@@ -200,7 +200,7 @@ export class TensorData {
     return new TensorData({ dtype: this.dtype, values: dense, shape });
   }
 
-  /** CSR form of a matrix where that is smaller (Python's rule: `rows + 1 + 2·nonzeros < rows·cols`), else unchanged. */
+  /** CSR form of a matrix if that is smaller (Python's rule: `rows + 1 + 2·nonzeros < rows·cols`), else this tensor. */
   toSparse(): TensorData {
     if (this.isSparse || this.shape?.length !== 2) return this;
     const [rows, cols] = this.shape as [number, number];
@@ -224,13 +224,13 @@ export class TensorData {
     });
   }
 
-  /** Bytes this tensor takes in a request, as the official client estimates them. */
+  /** Estimated size in a request, in bytes, by the official client's formula. */
   get byteLength(): number {
     const indices = (this.sparseCrowIndices?.length ?? 0) + (this.sparseColIndices?.length ?? 0);
     return this.values.byteLength + 8 * indices;
   }
 
-  /** A plain object, as `JSON.stringify` wants it. */
+  /** A plain object, for `JSON.stringify`. */
   toJSON(): unknown {
     return { dtype: this.dtype, shape: this.shape ?? [this.values.length], data: this.toDense().data };
   }
@@ -270,7 +270,7 @@ function checkSparse({ values, shape, sparseCrowIndices: crow, sparseColIndices:
 
 const product = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
 
-/** Typed values as plain numbers; int64 beyond 2^53 as `bigint`. */
+/** Typed values as numbers; int64 values beyond 2^53 are `bigint`. */
 export function flatNumbers(values: Float32Array | BigInt64Array): (number | bigint)[] {
   if (values instanceof Float32Array) return Array.from(values);
   return Array.from(values, (value) => {
@@ -291,7 +291,7 @@ function fromTypedArray(
   const own: TensorDtype = values instanceof Float32Array ? "float32" : "int64";
   if (dtype !== undefined && dtype !== own) {
     if (own === "float32") {
-      throw new InvalidInputError(field, `holds floats, but ${dtype} was asked for`, {
+      throw new InvalidInputError(field, `contains floats, but the dtype is ${dtype}`, {
         hint: "Round the values into an Int32Array or a BigInt64Array first.",
       });
     }
@@ -303,7 +303,7 @@ function fromTypedArray(
   return TensorData.ofParts({ dtype: own, values, shape: shapeOrLength(shape, values.length) }, field);
 }
 
-/** Any numeric typed array as float32 or int64, without a copy where it already is. */
+/** Converts a numeric typed array to float32 or int64, without a copy if it is one already. */
 function widen(value: ArrayBufferView, field: string): Float32Array | BigInt64Array {
   if (value instanceof Float32Array || value instanceof BigInt64Array) return value;
   if (value instanceof Float64Array || value.constructor.name === "Float16Array") {
@@ -319,7 +319,7 @@ function widen(value: ArrayBufferView, field: string): Float32Array | BigInt64Ar
   return int64FromSafeIntegers(value as Int32Array);
 }
 
-/** Integers of at most 53 bits as int64, written as two 32-bit words each: `BigInt()` per element is ten times slower. */
+/** Converts integers of at most 53 bits to int64, as two 32-bit words each: ten times faster than `BigInt()` per element. */
 export function int64FromSafeIntegers(values: ArrayLike<number>): BigInt64Array {
   const out = new BigInt64Array(values.length);
   const words = new Int32Array(out.buffer);
@@ -360,8 +360,8 @@ function fromForeign(
     return TensorData.from(values as Float32Array, { field, ...(dims ? { shape: dims } : {}) });
   }
   if (name !== undefined && !floatNames.has(name) && !intNames.has(name)) {
-    throw new InvalidInputError(`${field}.dtype`, `${JSON.stringify(name)} is not an element type that can be sent`, {
-      hint: "Known: float16, bfloat16, float32, float64 and the integer types.",
+    throw new InvalidInputError(`${field}.dtype`, `${JSON.stringify(name)} is not a supported element type`, {
+      hint: "Supported: float16, bfloat16, float32, float64 and the integer types.",
     });
   }
   if (!ArrayBuffer.isView(data) && !Array.isArray(data)) {
@@ -375,7 +375,7 @@ function fromForeign(
   });
 }
 
-/** 16-bit floats, given as their bits, as float32. */
+/** Converts the bits of 16-bit floats to float32. */
 function widenHalf(bits: Uint16Array, bfloat: boolean): Float32Array {
   const out = new Float32Array(bits.length);
   if (bfloat) {
@@ -410,7 +410,7 @@ function fromNumbers(
   return TensorData.ofParts({ dtype, values, shape: given ? [...given] : inferred }, field);
 }
 
-/** The shape that the first element of each level promises; `flatten` checks that the others keep it. */
+/** The shape by the first element of each level; `flatten` checks the other elements against it. */
 function shapeOf(value: unknown, field: string): number[] {
   const shape: number[] = [];
   for (let at = value; Array.isArray(at); at = at[0]) {
@@ -426,15 +426,19 @@ function checkRectangular(value: unknown, shape: readonly number[], depth: numbe
   const rows = value as readonly unknown[];
   const inner = shape[depth + 1];
   if (inner === undefined) {
-    // the innermost level: elements are checked as they are converted, except that no list may hide among them
+    // the innermost level: its elements are checked when they are converted
     return;
   }
   for (const [i, row] of rows.entries()) {
     if (!Array.isArray(row) || row.length !== inner) {
       const seen = Array.isArray(row) ? `has ${row.length} elements` : `is ${describe(row)}`;
-      throw new InvalidInputError(`${field}[${i}]`, `${seen}, but row 0 has ${inner}: rows must be equally long`, {
-        hint: "Only rectangular numeric arrays can be sent.",
-      });
+      throw new InvalidInputError(
+        `${field}[${i}]`,
+        `${seen}, but row 0 has ${inner}: all rows must have the same length`,
+        {
+          hint: "Pad the rows, or use a sparse tensor.",
+        },
+      );
     }
     checkRectangular(row, shape, depth + 1, `${field}[${i}]`);
   }
@@ -446,7 +450,7 @@ function flatten(value: unknown, shape: readonly number[]): readonly unknown[] {
 
 function elementProblem(item: unknown, i: number, field: string, wanted: string): InvalidInputError {
   if (Array.isArray(item)) {
-    return new InvalidInputError(`${field}[${i}]`, "is a list among numbers: rows must be equally deep");
+    return new InvalidInputError(`${field}[${i}]`, "is a list among numbers: all rows must have the same depth");
   }
   return new InvalidInputError(`${field}[${i}]`, `must be ${wanted}, not ${describe(item)}`);
 }
@@ -469,7 +473,7 @@ function toInt64(items: readonly unknown[], field: string): BigInt64Array {
   for (let i = 0; i < items.length; i++) {
     const item = items[i];
     if (typeof item === "number" && (item | 0) === item) {
-      words[2 * i] = item; // 32 bits, as nearly all are: the sign fills the upper word
+      words[2 * i] = item; // the common case of 32 bits: the sign fills the upper word
       words[2 * i + 1] = item >> 31;
     } else if (typeof item === "number" && Number.isSafeInteger(item)) {
       words[2 * i] = item | 0;

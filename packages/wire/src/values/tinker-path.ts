@@ -1,4 +1,4 @@
-/** `tinker://` paths: where a checkpoint lives. */
+/** `tinker://` paths, which identify checkpoints. */
 
 import { describe } from "../describe.ts";
 import { InvalidInputError } from "../errors.ts";
@@ -6,7 +6,7 @@ import { InvalidInputError } from "../errors.ts";
 const kinds = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
 
 /**
- * A checkpoint's path, taken apart.
+ * The parts of a checkpoint's path.
  *
  * @example
  * ```ts
@@ -18,7 +18,7 @@ export class ParsedCheckpointTinkerPath {
   readonly tinkerPath: string;
   /** The run that the checkpoint belongs to. */
   readonly trainingRunId: string;
-  /** Whether training can go on from it, it is for sampling only, or it is plain files for use elsewhere. */
+  /** `training`: training can resume from it; `sampler`: for sampling only; `external`: files for other programs. */
   readonly checkpointType: "training" | "sampler" | "external";
   /** `weights/<name>`, `sampler_weights/<name>` or `external_weights/<name>`. */
   readonly checkpointId: string;
@@ -30,11 +30,11 @@ export class ParsedCheckpointTinkerPath {
     this.checkpointId = `${kind}/${name}`;
   }
 
-  /** Takes a path apart. @throws {@link InvalidInputError} when it is not `tinker://<run>/weights|sampler_weights|external_weights/<name>`. */
+  /** Parses a path. @throws {@link InvalidInputError} when it is not `tinker://<run>/weights|sampler_weights|external_weights/<name>`. */
   static fromTinkerPath(tinkerPath: string): ParsedCheckpointTinkerPath {
     const fail = (problem: string): never => {
       throw new InvalidInputError("tinkerPath", `${describe(tinkerPath)} ${problem}`, {
-        hint: "A checkpoint's path is tinker://<run>/weights/<name> or tinker://<run>/sampler_weights/<name>.",
+        hint: "The path of a checkpoint is tinker://<run>/weights/<name> or tinker://<run>/sampler_weights/<name>.",
       });
     };
     if (typeof tinkerPath !== "string" || !tinkerPath.startsWith("tinker://")) fail("does not begin with tinker://");

@@ -67,7 +67,7 @@ describe("the newer fields of a request", () => {
     expect(parts).toEqual({ tinkletConstraint: asked });
     const { name, feature, message } = problem(() => newerParts({ constraint }, around));
     expect([name, feature]).toEqual(["UnsupportedFeatureError", "tinklet_constraint"]);
-    expect(message).toContain("is Tinklet's own");
+    expect(message).toContain("is a Tinklet extension");
   });
 
   it.each([
