@@ -31,10 +31,18 @@ const drills = {
     does: "formats at random, compiled and written: [schemas] [seed]",
     command: async (rest) => ["--expose-gc", await bundle("packages/engine/src/testing/grammar-fuzz-main.ts"), ...rest],
   },
+  short: {
+    does: "every *.drill.test.ts: tests that are too slow for `npm test`; a part of .ci/run",
+    command: (rest) => {
+      process.env.VITEST_DRILLS = "1";
+      return [vitest, "run", ...rest];
+    },
+  },
   sizes: {
     does: "every rank, prompt length, prompt score, batch and runtime: some hours; -t native for one runtime alone",
     command: (rest) => {
       process.env.SIZES = "all";
+      process.env.VITEST_DRILLS = "1";
       return [vitest, "run", "packages/engine/src/sample/size-matrix", "--reporter", "verbose", ...rest];
     },
   },
