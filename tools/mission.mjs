@@ -1,25 +1,25 @@
-// Generates docs/mission.md: the behaviours that are promised, in the words of the tests that prove them. A test whose title starts with an
-// id (`it("M-204: …")`) is listed in that id's row. `npm run mission` exits 1 if the page is not current; `npm run mission -- --write` writes it.
-// An id that is on the page and that no test names any longer is an error in both cases: to give up a behaviour, delete its row first.
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+// The mission checklist: the promised behaviours, each with an id, and the tests that prove them. A test of a behaviour starts its title with
+// the id (`it("M-204: …")`). `npm run mission` exits 1 if an id has no test, or if a test names an id that is not listed here;
+// `npm run mission -- --print` prints the behaviours in the words of their tests.
+import { readdirSync, readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const page = `${root}docs/mission.md`;
 
-/** The heading of each hundred of ids. */
+/** The heading of each hundred of ids, and the ids. To give up a behaviour, remove its id here and in the tests. */
 const sections = {
-  1: "Enums and small values",
-  2: "Requests (client to server)",
-  3: "Data",
-  4: "Responses (server to client)",
-  5: "Futures",
-  6: "Training client",
-  7: "Sampling client",
-  8: "HTTP, authentication, errors",
-  9: "Telemetry, development, documentation",
+  "Enums and small values": [101, 102, 103, 104, 105, 106, 107],
+  "Requests (client to server)": [201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214],
+  Data: [301, 302, 303, 304, 305, 306, 307, 308, 309, 310],
+  "Responses (server to client)": [401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414],
+  Futures: [501, 502, 503, 504, 505, 506],
+  "Training client": [601, 602, 603, 604, 605, 606],
+  "Sampling client": [701, 702, 703, 704],
+  "HTTP, authentication, errors": [801, 802, 803, 804, 805, 806, 807, 808],
+  "Telemetry, development, documentation": [901, 902, 903, 904, 905, 906],
 };
+const ids = Object.values(sections).flat();
 
 function* testFiles(folder) {
   for (const entry of readdirSync(`${root}${folder}`, { withFileTypes: true })) {
@@ -64,45 +64,25 @@ function rows() {
       }
     }
   }
-  return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)));
+  return found;
 }
 
-function render(found) {
-  const lines = [
-    "# Mission checklist",
-    "",
-    "Every behaviour that this project promises, as one row, in the words of the tests that prove it. The wire format of the official Python SDK",
-    "is the reference; where it leaves a choice, the more defensive reading applies. Names in `snake_case` are those of the wire, names in",
-    "`camelCase` those of the TypeScript API.",
-    "",
-    "This page is generated from the titles of the tests (`npm run mission -- --write`). `npm run mission` fails when the page is not current or a",
-    "row has lost its tests.",
-  ];
-  let section;
-  for (const [id, { sentences, files }] of found) {
-    if (id[2] !== section) {
-      section = id[2];
-      lines.push("", `## M-${section}xx · ${sections[section]}`, "", "| id | behaviour | tests |", "|---|---|---|");
+function print(found) {
+  for (const [section, members] of Object.entries(sections)) {
+    console.log(`\n## ${section}`);
+    for (const id of members) {
+      const { sentences, files } = found.get(`M-${id}`) ?? { sentences: [], files: [] };
+      const names = [...files].map((file) => basename(file));
+      console.log(`M-${id} (${names.join(", ")})\n${[...sentences].map((sentence) => `  ${sentence}`).join("\n")}`);
     }
-    const behaviour = [...sentences].map((sentence) => sentence.replaceAll("|", "\\|")).join("<br>");
-    lines.push(`| ${id} | ${behaviour} | ${[...files].map((file) => `\`${basename(file)}\``).join(", ")} |`);
   }
-  return `${lines.join("\n")}\n`;
 }
 
-const current = readFileSync(page, "utf8");
 const found = rows();
-const lost = [...current.matchAll(/^\| (M-\d{3}) \|/gm)].map(([, id]) => id).filter((id) => !found.has(id));
-const wanted = render(found);
-if (lost.length > 0) {
-  console.error(`No test names ${lost.join(", ")}. Restore the tests, or delete the rows from docs/mission.md.`);
-  process.exitCode = 1;
-} else if (process.argv.includes("--write")) {
-  writeFileSync(page, wanted);
-  console.log(`docs/mission.md: ${found.size} rows`);
-} else if (current === wanted) {
-  console.log(`${found.size} rows, each with a test; docs/mission.md is current`);
-} else {
-  console.error("docs/mission.md is not current: run `npm run mission -- --write`");
-  process.exitCode = 1;
-}
+const lost = ids.filter((id) => !found.has(`M-${id}`));
+const unlisted = [...found.keys()].filter((id) => !ids.includes(Number(id.slice(2))));
+if (process.argv.includes("--print")) print(found);
+if (lost.length > 0) console.error(`No test names ${lost.map((id) => `M-${id}`).join(", ")}.`);
+if (unlisted.length > 0) console.error(`tools/mission.mjs does not list ${unlisted.join(", ")}.`);
+if (lost.length + unlisted.length > 0) process.exitCode = 1;
+else console.log(`${ids.length} behaviours, each with a test`);

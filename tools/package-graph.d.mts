@@ -12,6 +12,7 @@ export interface PackageImports {
   readonly others: readonly string[];
 }
 export function packageImports(): readonly PackageImports[];
+export function packagesOf(file: string, text: string): readonly string[];
 export function findCycle(packages: readonly PackageImports[]): readonly string[] | undefined;
 export function mermaid(packages: readonly PackageImports[]): string;
 export function drawnGraph(): string | undefined;

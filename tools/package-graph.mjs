@@ -1,17 +1,18 @@
 // The packages of the workspace and what their sources import of each other, tests left out: static, dynamic and type imports alike.
 // `node tools/package-graph.mjs` writes the picture into docs/decisions/0019-packages.md; `--check` fails if the picture there differs.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join, resolve, sep } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import ts from "typescript";
 import { workspacePackages } from "./pack.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
+const workspaces = workspacePackages();
 const page = join(root, "docs/decisions/0019-packages.md");
 
-/** Every bare specifier that a module names: `import`, `export … from`, `import()`, `typeof import()`. */
-function specifiers(file) {
-  const source = ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, false);
+/** Every specifier in a module's text: `import`, `export … from`, `import()`, `typeof import()`, types included. */
+export function specifiers(file, text) {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, false);
   const found = [];
   const visit = (node) => {
     const at =
@@ -22,7 +23,7 @@ function specifiers(file) {
           : ts.isImportTypeNode(node)
             ? node.argument.literal
             : undefined;
-    if (at !== undefined && ts.isStringLiteralLike(at) && !at.text.startsWith(".")) found.push(at.text);
+    if (at !== undefined && ts.isStringLiteralLike(at)) found.push(at.text);
     ts.forEachChild(node, visit);
   };
   visit(source);
@@ -32,15 +33,25 @@ function specifiers(file) {
 const isTest = (file) => /\.test(-d)?\.|\/testing\//.test(file);
 const nameOf = (specifier) => specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
 
+/** The packages that a module names. A relative path counts as the package of the workspace that it leads to. */
+export function packagesOf(file, text) {
+  return specifiers(file, text).flatMap((specifier) => {
+    if (!specifier.startsWith(".")) return [nameOf(specifier)];
+    const target = resolve(dirname(file), specifier);
+    return workspaces
+      .filter(({ path }) => target.startsWith(join(root, path) + sep))
+      .map(({ manifest }) => manifest.name);
+  });
+}
+
 /** The packages, each with its manifest and the packages of any kind that its sources import: { manifest, own, others }. */
 export function packageImports() {
-  const packages = workspacePackages();
-  const names = new Set(packages.map(({ manifest }) => manifest.name));
-  return packages.map(({ path, manifest }) => {
+  const names = new Set(workspaces.map(({ manifest }) => manifest.name));
+  return workspaces.map(({ path, manifest }) => {
     const files = ["src", "recipes"].flatMap((folder) =>
-      listed(join(root, path, folder)).filter((file) => /\.tsx?$/.test(file) && !isPublicTesting(manifest, file)),
+      listed(join(root, path, folder)).filter((file) => /\.tsx?$/.test(file) && !isOnlyForTests(manifest, file)),
     );
-    const imported = new Set(files.flatMap(specifiers).map(nameOf));
+    const imported = new Set(files.flatMap((file) => packagesOf(file, readFileSync(file, "utf8"))));
     imported.delete(manifest.name);
     return {
       manifest,
@@ -50,9 +61,8 @@ export function packageImports() {
   });
 }
 
-/** Tests, and what only tests use; a `testing` folder that the package exports is part of it. */
-const isPublicTesting = ({ exports = {} }, file) =>
-  isTest(file) && !("./testing" in exports && !file.includes(".test"));
+/** Tests and their helpers, except a `testing` folder that the package exports. */
+const isOnlyForTests = ({ exports = {} }, file) => isTest(file) && !("./testing" in exports && !file.includes(".test"));
 
 function listed(folder) {
   try {

@@ -1,7 +1,8 @@
 /** The graph of packages: what the sources import, what the manifests declare and what the decision's table and picture say agree. */
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { drawnGraph, findCycle, mermaid, packageImports } from "../../tools/package-graph.mjs";
+import { drawnGraph, findCycle, mermaid, packageImports, packagesOf } from "../../tools/package-graph.mjs";
 
 const packages = packageImports();
 const page = readFileSync(new URL("../../docs/decisions/0019-packages.md", import.meta.url), "utf8");
@@ -17,6 +18,18 @@ it("has no cycle: static, dynamic and type imports of all sources but the tests"
   expect(findCycle(packages)).toBeUndefined();
   const cyclic = packages.map((one) => (one.manifest.name === "@tinklet/wire" ? { ...one, own: ["tinklet"] } : one));
   expect(findCycle(cyclic)?.length).toBeGreaterThan(2);
+});
+
+it.each([
+  ["a static import", 'import { a } from "@tinklet/sdk";'],
+  ["a type import", 'import type { A } from "@tinklet/sdk/testing";'],
+  ["an export", 'export { a } from "@tinklet/sdk";'],
+  ["a dynamic import", 'const a = await import("@tinklet/sdk");'],
+  ["a type of an import", 'type A = typeof import("@tinklet/sdk");'],
+  ["a relative path", 'import { a } from "../../sdk/src/index.ts";'],
+])("counts %s", (_, text) => {
+  const file = fileURLToPath(new URL("../../packages/server/src/made-up.ts", import.meta.url));
+  expect(packagesOf(file, text)).toEqual(["@tinklet/sdk"]);
 });
 
 it("is the picture in docs/decisions/0019-packages.md (node tools/package-graph.mjs draws it)", () => {
