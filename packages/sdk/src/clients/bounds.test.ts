@@ -190,7 +190,7 @@ it("every call refuses an option that there is none of, and names the near one",
   );
   const local = await failure(ServiceClient.local({ model: "x" } as object));
   expect(local).toMatchObject({ field: "model", hint: "Did you mean models?" });
-  expect(() => new Datum({ modelInput: [1], lossFnInput: {} } as never)).toThrow(/lossFnInput: is not a part/);
+  expect(() => new Datum({ modelInput: [1], lossFnInput: {} } as never)).toThrow(/lossFnInput: is not a field/);
 });
 
 /** Clients of a server that works until `on` is set, or, with `fresh`, of a server that has not been contacted yet. */

@@ -113,8 +113,8 @@ describe("Datum", () => {
       ["type", "else", 'must be "prompt" or "sampled", not "else"'],
       ["sequenceId", "", "must be the id of a sequence"],
       ["sequenceId", 7, "must be the id of a sequence"],
-      ["offset", -1, "must be an integer from 0 on, not -1"],
-      ["length", 1.5, "must be an integer from 0 on, not 1.5"],
+      ["offset", -1, "must be an integer of at least 0, not -1"],
+      ["length", 1.5, "must be an integer of at least 0, not 1.5"],
     ] as const) {
       const modelInput = [{ type: "prompt", sequenceId, length: 3, [key]: value }] as never;
       const error = refusal(() => datum.withProvenance({ ...spans, modelInput }));
