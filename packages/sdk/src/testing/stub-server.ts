@@ -14,7 +14,6 @@ import {
   type ForwardBackwardRequest,
   type FutureResultName,
   type FuturesRetrieveRequest,
-  futureResults,
   type Message,
   matchRoute,
   type Operation,
@@ -503,6 +502,3 @@ async function deliver(answer: StubAnswer, clock: Clock, signal?: AbortSignal): 
     }
   }
 }
-
-/** Names of all future results, for tests over all of them. */
-export const stubFutureTypes = Object.keys(futureResults) as FutureResultName[];

@@ -1,17 +1,9 @@
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { refusal } from "../../../sdk/src/testing/refusal.ts";
 import type { TrainingRun } from "../messages/rest.ts";
-import {
-  contract,
-  encodeQuery,
-  encodeRequest,
-  mirroredSdkVersion,
-  type Operation,
-  type PathParams,
-  type RequestOf,
-  type ResponseOf,
-} from "./contract.ts";
+import { contract, encodeRequest, type Operation, type RequestOf, type ResponseOf } from "./contract.ts";
 import { matchRoute } from "./match-route.ts";
+import { encodeQuery, mirroredSdkVersion, type PathParams } from "./route.ts";
 
 describe("the contract table", () => {
   it("has every route of the contract once", () => {

@@ -8,22 +8,6 @@ import { coreRoutes } from "./core-routes.ts";
 import { restRoutes } from "./rest-routes.ts";
 import { type BinaryBody, type EncodedRequest, encodeBy, type PathParams, type Route } from "./route.ts";
 
-export { type FutureResult, type FutureResultName, forwardBackwardBody, futureResults } from "./core-routes.ts";
-export type { ListTrainingRunsQuery, QueryTime } from "./rest-routes.ts";
-export {
-  apiPrefix,
-  type BinaryBody,
-  type EncodedRequest,
-  encodeQuery,
-  fieldsSince,
-  mirroredSdkVersion,
-  type PathParams,
-  type Pool,
-  type Release,
-  type RetryClass,
-  type Route,
-} from "./route.ts";
-
 /** Every route of the service: method, path, request, response and sending options. */
 export const contract = { ...coreRoutes, ...restRoutes } as const;
 

@@ -1,5 +1,6 @@
 /** Matches a method and a path to an operation, for servers. */
-import { apiPrefix, contract, type Operation } from "./contract.ts";
+import { contract, type Operation } from "./contract.ts";
+import { apiPrefix } from "./route.ts";
 
 /** A matched route. */
 export interface RouteMatch {
