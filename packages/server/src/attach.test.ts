@@ -141,7 +141,7 @@ test.runIf(process.platform !== "win32")("a record that other users can read is 
   expect(await findRunningServer(dataDir)).toBeUndefined();
 });
 
-test("a server inside a program is not attachable; a second program is told which process it is", async () => {
+test("a server inside a program is not attachable; a second program gets an error with the process id", async () => {
   const { dataDir } = await start({ attachable: undefined });
   expect(await findRunningServer(dataDir)).toBeUndefined();
   const locked = await openStore({ dataDir }).catch((error: Error) => error);

@@ -52,13 +52,20 @@ export interface Problem {
   readonly retryAfterSeconds?: number | undefined;
   /** The invalid parameter, if there is one. */
   readonly param?: string | undefined;
+  readonly details?: object | undefined;
+}
+
+/** A problem with data for the client's program. */
+export interface DetailedProblem {
+  readonly details: object;
 }
 
 /** The problem that an error means for the client; `undefined` for internal errors, whose text clients must not see. */
 export function describeError(error: unknown): Problem | undefined {
   if (error instanceof Refusal) {
     const { status, code, message: detail, retryAfterSeconds, param } = error;
-    return { status, code, detail, retryAfterSeconds, param };
+    const { details } = error as Refusal & Partial<DetailedProblem>;
+    return { status, code, detail, retryAfterSeconds, param, details };
   }
   if (error instanceof InvalidInputError || error instanceof ResponseValidationError) {
     const hint = error.hint === undefined ? "" : ` ${error.hint}`;

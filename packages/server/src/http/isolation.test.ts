@@ -199,6 +199,11 @@ const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> 
     path: "/anthropic/api/v1/messages",
     body: { ...chatOf(path), max_tokens: 2 },
   })),
+  oaiEmbeddings: row("no tenant", () => ({ path: "/v1/embeddings", body: {} })),
+  anthropicListModels: row("ownCheckpoints", () => ({ path: "/anthropic/api/v1/models" })),
+  anthropicGetModel: row("readable", ({ path }) => ({
+    path: `/anthropic/api/v1/models/${encodeURIComponent(path)}`,
+  })),
   anthropicCountTokens: row("readable", ({ path }) => ({
     path: "/anthropic/api/v1/messages/count_tokens",
     body: chatOf(path),

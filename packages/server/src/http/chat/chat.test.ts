@@ -334,6 +334,7 @@ describe("an unsupported parameter is a 400 that names it", () => {
     const server = await open(replying("x"));
     for (const content of ["a".repeat(600), "a".repeat(1_000_000)]) {
       const { status, json } = await chat(server, { messages: [{ role: "user", content }] });
+      if (content.length > 1000) expect(json.error.message).toContain("maximum context length"); // litellm matches this text
       expect([status, json.error.code]).toEqual([
         400,
         content.length > 1000 ? "context_length_exceeded" : expect.any(String),
@@ -379,10 +380,20 @@ describe("errors have the shape of their API", () => {
   test("OpenAI's: key, model, route", async () => {
     const server = await open(keys);
     expect((await chat(server)).json.error.type).toBe("authentication_error");
+    for (const [sent, header] of [
+      [{ authorization: "Bearer tml-mallory" }, "Authorization"],
+      [{ "x-api-key": "tml-mallory" }, "X-API-Key"],
+    ] as const) {
+      const denied = await server.server.fetch(new Request("http://localhost/v1/models", { headers: sent }));
+      expect(((await denied.json()) as { detail: string }).detail).toMatch(new RegExp(`^The ${header} header`));
+    }
     server.key = "tml-alice";
     const missing = await chat(server, { model: "unknown/model" });
     expect([missing.status, missing.json.error.code]).toEqual([404, "model_not_found"]);
-    const route = await server.post("/v1/embeddings", {});
+    const embeddings = await server.post("/v1/embeddings", {});
+    expect([embeddings.status, embeddings.json.error.code]).toEqual([404, "no_embeddings"]);
+    expect(embeddings.json.error.message).toMatch(/has no embeddings/);
+    const route = await server.post("/v1/other", {});
     expect([route.status, route.json.error.type]).toEqual([404, "invalid_request_error"]);
     const host = await server.post("/v1/completions", {}, { origin: "https://evil.example" });
     expect([host.status, host.json.error.type]).toEqual([403, "permission_error"]);
@@ -393,6 +404,10 @@ describe("errors have the shape of their API", () => {
     expect(refused.json).toMatchObject({ type: "error", error: { type: "authentication_error" } });
     server.key = "tml-alice";
     expect((await anthropic(server, { model: "x" })).json.error.type).toBe("not_found_error");
+    expect((await anthropic(server, { thread: { id: "t" } })).json.error.details).toEqual({
+      error_code: "thread_unsupported_request",
+      unsupported: ["thread"],
+    });
     expect((await anthropic(server, { max_tokens: null })).json.error).toMatchObject({
       type: "invalid_request_error",
       message: expect.stringContaining("max_tokens"),
@@ -623,6 +638,19 @@ describe("prompts", () => {
 });
 
 describe("models", () => {
+  test("have the same time in every list, and are listed for Anthropic's clients too", async () => {
+    const server = await open();
+    const list = async () => (await server.send("GET", "/v1/models")).json;
+    const before = await list();
+    await server.clock.advance(5000);
+    expect(await list()).toEqual(before);
+    const { json } = await server.send("GET", "/anthropic/api/v1/models");
+    expect(json).toMatchObject({ data: [{ type: "model", id: baseModel }], has_more: false, first_id: baseModel });
+    const created = new Date(json.data[0].created_at).getTime() / 1000;
+    expect(Math.floor(created)).toBe(before.data[0].created);
+    const one = await server.send("GET", `/anthropic/api/v1/models/${encodeURIComponent(baseModel)}`);
+    expect(one.json).toEqual(json.data[0]);
+  });
   const save = async (server: TestServer, model: string, seq: number, name: string) =>
     (await server.result(server.post("save_weights_for_sampler", { model_id: model, seq_id: seq, path: name }))).path;
 

@@ -23,7 +23,7 @@ const anthropicTypes: Readonly<Record<number, string>> = {
 };
 
 /** The body of an error. */
-export function errorBody(surface: Surface, { status, code, detail, param }: Problem): object {
+export function errorBody(surface: Surface, { status, code, detail, param, details }: Problem): object {
   switch (surface) {
     case "tinker":
       return { detail, code };
@@ -34,7 +34,11 @@ export function errorBody(surface: Surface, { status, code, detail, param }: Pro
     case "anthropic":
       return {
         type: "error",
-        error: { type: anthropicTypes[status] ?? "invalid_request_error", message: detail },
+        error: {
+          type: anthropicTypes[status] ?? "invalid_request_error",
+          message: detail,
+          ...(details === undefined ? {} : { details }),
+        },
         detail,
         code,
       };

@@ -1,9 +1,9 @@
 /** All handlers of the chat endpoints. */
 import type { Api } from "../api.ts";
 import { anthropicHandlers } from "./anthropic/messages.ts";
+import { modelHandlers } from "./models.ts";
 import { chatCompletionsHandler } from "./openai/chat-completions.ts";
 import { completionsHandler } from "./openai/completions.ts";
-import { modelHandlers } from "./openai/models.ts";
 import { responseHandlers } from "./openai/responses/responses.ts";
 import type { ChatHandlers } from "./routes.ts";
 import { createChatSlots } from "./slots.ts";

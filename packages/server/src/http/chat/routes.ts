@@ -26,6 +26,9 @@ export const chatRoutes = {
   oaiCreateResponse: { method: "POST", path: "/responses", surface: "openai" },
   oaiGetResponse: { method: "GET", path: "/responses/{response}", surface: "openai" },
   oaiDeleteResponse: { method: "DELETE", path: "/responses/{response}", surface: "openai" },
+  oaiEmbeddings: { method: "POST", path: "/embeddings", surface: "openai" },
+  anthropicListModels: { method: "GET", path: "/models", surface: "anthropic" },
+  anthropicGetModel: { method: "GET", path: "/models/{model}", surface: "anthropic" },
   anthropicMessages: { method: "POST", path: "/messages", surface: "anthropic" },
   anthropicCountTokens: { method: "POST", path: "/messages/count_tokens", surface: "anthropic" },
 } as const satisfies Record<string, ChatRoute>;

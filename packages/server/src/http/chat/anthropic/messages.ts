@@ -3,7 +3,8 @@
 import type { ReplyEvent } from "@tinklet/models/chat";
 import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
-import { jsonAnswer } from "../../answers.ts";
+import { Refusal } from "../../../queue/refusal.ts";
+import { type DetailedProblem, jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../answer-chat.ts";
 import { errorBody } from "../error-body.ts";
@@ -27,6 +28,7 @@ const promptFields = [
   "thinking",
   "output_config",
   "output_format",
+  "thread",
 ];
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
@@ -41,6 +43,14 @@ const rules: FieldRules = {
   ignored: [...countRules.ignored, "metadata", "service_tier", "inference_geo"],
   neutral: countRules.neutral,
 };
+
+/** Anthropic's Python client (`tool_runner`) repeats a request without `thread` when the error has these details. */
+class UnsupportedThread extends Refusal implements DetailedProblem {
+  readonly details = { error_code: "thread_unsupported_request", unsupported: ["thread"] };
+  constructor() {
+    super(400, "unsupported_value", "thread: is not supported; leave it out", { param: "thread" });
+  }
+}
 
 /** As in Anthropic's API, `input_tokens` does not include tokens from the cache. */
 const usageOf = ({ promptTokens, cachedTokens, completionTokens }: Totals): object => ({
@@ -58,6 +68,7 @@ export function anthropicHandlers(
   const prepare = async (call: Call, fields: FieldRules) => {
     const body = objectField(call.wire, "body");
     checkFields(body, fields);
+    if (body["thread"] != null) throw new UnsupportedThread();
     const model = findModel(api, call.caller.tenant, body["model"]);
     const { conversation, tools } = readConversation(body, api.limits);
     const prompting = await promptContext(context, call, { served: model.served, param: "messages" });
