@@ -2,6 +2,11 @@
  * The events that the SDK emits, as one union. Events contain no headers and no keys. This file imports nothing.
  */
 
+/** Metadata of a call ({@link OperationOptions.metadata}), on the events of its future. */
+interface CallMetadata {
+  readonly metadata?: Readonly<Record<string, string | number>>;
+}
+
 /** An event of the SDK, discriminated by `type`. */
 export type TinkletEvent =
   | {
@@ -17,14 +22,14 @@ export type TinkletEvent =
       readonly elapsedMs: number;
       readonly remainingMs: number;
     }
-  | {
+  | (CallMetadata & {
       readonly type: "future.queued";
       readonly requestId: string;
       readonly requestType: string;
       readonly queueState: string;
       readonly reason?: string;
-    }
-  | {
+    })
+  | (CallMetadata & {
       readonly type: "future.paused";
       readonly requestId: string;
       readonly requestType: string;
@@ -32,8 +37,8 @@ export type TinkletEvent =
       readonly subject?: string;
       readonly queueState: string;
       readonly reason?: string;
-    }
-  | {
+    })
+  | (CallMetadata & {
       readonly type: "future.slow";
       /** Empty while the request has not been submitted. */
       readonly requestId: string;
@@ -41,14 +46,19 @@ export type TinkletEvent =
       readonly subject?: string;
       readonly waitedMs: number;
       readonly reason?: string;
-    }
-  | {
+    })
+  | (CallMetadata & {
       readonly type: "future.done";
       readonly requestId: string;
       readonly requestType: string;
       readonly waitedMs: number;
-    }
-  | { readonly type: "future.failed"; readonly requestId: string; readonly requestType: string; readonly error: Error }
+    })
+  | (CallMetadata & {
+      readonly type: "future.failed";
+      readonly requestId: string;
+      readonly requestType: string;
+      readonly error: Error;
+    })
   | { readonly type: "session.message"; readonly level: "info" | "warn" | "error"; readonly message: string }
   | { readonly type: "session.heartbeat_failing"; readonly sessionId: string; readonly sinceMs: number };
 

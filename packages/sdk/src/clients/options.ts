@@ -17,6 +17,8 @@ export interface OperationOptions {
   readonly signal?: AbortSignal | undefined;
   /** Timeout in milliseconds; when it passes, the call ends as if `signal` were aborted. @defaultValue no limit */
   readonly timeoutMs?: number | undefined;
+  /** Attached to the events of this call and to its OpenTelemetry span, as `tinker.metadata.<key>`. Not sent to the server. */
+  readonly metadata?: Readonly<Record<string, string | number>> | undefined;
 }
 
 /** Options of {@link ServiceClient}. All optional. */
@@ -60,7 +62,7 @@ export interface ClientOptions {
 }
 
 /** The names of {@link OperationOptions}. */
-export const operationNames: OptionNames<OperationOptions> = { signal: true, timeoutMs: true };
+export const operationNames: OptionNames<OperationOptions> = { signal: true, timeoutMs: true, metadata: true };
 
 /** The names of {@link CallOptions}. */
 export const callNames: OptionNames<CallOptions> = {

@@ -576,10 +576,10 @@ export class ServiceClient {
     requestType: string,
     operation: string,
     subject: string | undefined,
-    { signal, timeoutMs }: OperationOptions,
+    { signal, timeoutMs, metadata }: OperationOptions,
     work: (state: FutureState, signal: AbortSignal) => Promise<T>,
   ): APIFuture<T> {
-    return this.#session.start({ requestType, operation, subject, signal, timeoutMs }, work);
+    return this.#session.start({ requestType, operation, subject, signal, timeoutMs, metadata }, work);
   }
 
   /**

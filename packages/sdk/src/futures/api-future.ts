@@ -47,6 +47,7 @@ const noTimings: PollProgress["timings"] = [];
 export class FutureState implements PollProgress {
   readonly requestType: string;
   readonly subject: string | undefined;
+  readonly metadata: PollProgress["metadata"];
   phase: FuturePhase = "waiting";
   requestIds: readonly string[] = [];
   queueState: PollProgress["queueState"] = undefined;
@@ -55,9 +56,10 @@ export class FutureState implements PollProgress {
   polls = 0;
   timings: PollProgress["timings"] = noTimings;
 
-  constructor(requestType: string, subject: string | undefined) {
+  constructor(requestType: string, subject: string | undefined, metadata?: PollProgress["metadata"]) {
     this.requestType = requestType;
     this.subject = subject;
+    this.metadata = metadata;
   }
 
   /** Called when the server has acknowledged every request of the call. */
@@ -88,6 +90,8 @@ export interface FutureOptions {
   readonly signal?: AbortSignal | undefined;
   /** Timeout of the wait, in milliseconds. @defaultValue no limit */
   readonly timeoutMs?: number | undefined;
+  /** Attached to events. */
+  readonly metadata?: Readonly<Record<string, string | number>> | undefined;
 }
 
 /**
@@ -114,7 +118,7 @@ export class APIFuture<T> implements Promise<T> {
 
   private constructor(context: FutureContext, options: FutureOptions, work: FutureWork<T>) {
     this.#context = context;
-    this.#state = new FutureState(options.requestType, options.subject);
+    this.#state = new FutureState(options.requestType, options.subject, options.metadata);
     this.#startedAtMs = context.clock.monotonic();
     const { signal, timeoutMs } = options;
     if (signal?.aborted) this.#controller.abort(signal.reason);
@@ -325,24 +329,26 @@ export class APIFuture<T> implements Promise<T> {
       requestType: this.#state.requestType,
       ...omitUndefined({ subject: this.#state.subject }),
       waitedMs: this.#context.clock.monotonic() - this.#startedAtMs,
-      ...omitUndefined({ reason }),
+      ...omitUndefined({ reason, metadata: this.#state.metadata }),
     });
   }
 
   #settled(error: unknown): void {
     const { clock, reporter } = this.#context;
     const { requestType } = this.#state;
+    const metadata = omitUndefined({ metadata: this.#state.metadata });
     this.#endedAtMs = clock.monotonic();
     const requestId = this.requestId ?? "";
     if (error === undefined) {
       this.#state.phase = "done";
-      reporter.report({ type: "future.done", requestId, requestType, waitedMs: this.#endedAtMs - this.#startedAtMs });
+      const waitedMs = this.#endedAtMs - this.#startedAtMs;
+      reporter.report({ type: "future.done", requestId, requestType, waitedMs, ...metadata });
       return;
     }
     this.#state.phase = "failed";
     const failure = error instanceof Error ? error : new Error(String(error));
     this.#state.lastError = failure;
-    reporter.report({ type: "future.failed", requestId, requestType, error: failure });
+    reporter.report({ type: "future.failed", requestId, requestType, error: failure, ...metadata });
     // A caller that awaits immediately has attached by the next macrotask.
     if (!this.#observed) clock.timer(0, () => this.#reportLost(failure));
   }

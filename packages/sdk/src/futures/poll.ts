@@ -50,6 +50,8 @@ export interface PollProgress {
   polls: number;
   /** One entry per result with a `Server-Timing` header; a call may become several requests. */
   timings: readonly ServerTiming[];
+  /** The caller's metadata, for events. */
+  readonly metadata?: Readonly<Record<string, string | number>> | undefined;
 }
 
 export interface PollTarget<K extends FutureResultName> {
@@ -269,7 +271,7 @@ function announce(
     requestType: target.requestType,
     ...omitUndefined({ subject: target.subject }),
     queueState,
-    ...omitUndefined({ reason: progress.reason }),
+    ...omitUndefined({ reason: progress.reason, metadata: progress.metadata }),
   });
 }
 

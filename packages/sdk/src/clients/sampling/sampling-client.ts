@@ -297,6 +297,7 @@ export class SamplingClient {
         subject,
         signal: options.signal,
         timeoutMs: options.timeoutMs,
+        metadata: options.metadata,
         attributes: { "tinker.sampling_session_id": subject },
       },
       async (state, signal) => {

@@ -1,6 +1,7 @@
 import type { Attributes } from "@opentelemetry/api";
 import { ModelInput } from "@tinklet/wire";
 import { describe, expect, it } from "vitest";
+import type { TinkletEvent } from "../../events.ts";
 import { failure, harness } from "../../testing/harness.ts";
 import { noInstruments } from "./instruments.ts";
 import { loadInstruments, type OpenTelemetryApi, openTelemetryInstruments } from "./open-telemetry.ts";
@@ -141,6 +142,33 @@ describe("M-902: OpenTelemetry", () => {
     expect(headers["session_heartbeat"]).toBeDefined();
     expect(headers["session_heartbeat"]).not.toHaveProperty("traceparent");
     await run(service.close());
+  });
+
+  it("a call's metadata is on its events and its span, and not on the wire", async () => {
+    const otel = await import("@opentelemetry/api");
+    const { api, spans } = recorder();
+    otel.trace.setGlobalTracerProvider(api.trace as never);
+    const events: TinkletEvent[] = [];
+    const { service, run, stub } = harness({ pendingPolls: 1 }, { onEvent: (event) => events.push(event) });
+    const metadata = { experiment: "a", step: 7 };
+    const trainer = await run(service.createLoraTrainingClient({ baseModel: "m", metadata }));
+    await run(trainer.optimStep({}, { metadata }));
+    const sampler = await run(service.createSamplingClient({ baseModel: "m" }));
+    await run(failure(sampler.sample("x" as never, { metadata })));
+    await run(service.close());
+    otel.trace.disable();
+    const future = events.filter(({ type }) => type.startsWith("future."));
+    expect(new Set(future.map(({ type }) => type))).toEqual(new Set(["future.queued", "future.done", "future.failed"]));
+    expect(future.every((event) => "metadata" in event && event.metadata === metadata)).toBe(true);
+    for (const { attributes } of spans) {
+      expect(attributes).toMatchObject({ "tinker.metadata.experiment": "a", "tinker.metadata.step": 7 });
+    }
+    expect(
+      JSON.stringify(
+        stub.calls.map(({ body }) => body),
+        (_, value) => (typeof value === "bigint" ? 0 : value),
+      ),
+    ).not.toContain("experiment");
   });
 
   it("without the package everything does nothing", async () => {

@@ -388,10 +388,16 @@ export class Session {
       readonly signal?: AbortSignal | undefined;
       readonly timeoutMs?: number | undefined;
       readonly attributes?: Readonly<Record<string, string | number>>;
+      readonly metadata?: Readonly<Record<string, string | number>> | undefined;
     },
     work: (state: FutureState, signal: AbortSignal) => Promise<T>,
   ): APIFuture<T> {
-    const measured = this.instruments.start(options.operation, { ...options.attributes });
+    const measured = this.instruments.start(options.operation, {
+      ...options.attributes,
+      ...Object.fromEntries(
+        Object.entries(options.metadata ?? {}).map(([key, value]) => [`tinker.metadata.${key}`, value]),
+      ),
+    });
     let told: FutureState | undefined;
     const future = APIFuture.start(this.futures, options, (state, signal) => {
       told = state;

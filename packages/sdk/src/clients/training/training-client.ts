@@ -457,9 +457,9 @@ export class TrainingClient {
   ): APIFuture<T> {
     const { session, modelId } = this.#requests;
     const attributes = { "tinker.model_id": modelId };
-    const { signal, timeoutMs } = options;
+    const { signal, timeoutMs, metadata } = options;
     return session.start(
-      { requestType, operation, subject: modelId, signal, timeoutMs, attributes },
+      { requestType, operation, subject: modelId, signal, timeoutMs, metadata, attributes },
       (state, inner) => {
         checkOptions(camelCase(operation), options, known);
         return work(state, inner);
