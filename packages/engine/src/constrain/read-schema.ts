@@ -11,8 +11,6 @@ import type { Property } from "./names-machine.ts";
 import { areApart } from "./schema-apart.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-export type Schema = boolean | Readonly<Record<string, unknown>>;
-
 /** Limits on one schema. */
 const most = { schemas: 1000, depth: 128, literals: 65_536, values: 10_000, properties: 512 };
 
