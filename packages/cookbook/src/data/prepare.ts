@@ -9,6 +9,7 @@ import { type Example, readExamples, toExample } from "./examples.ts";
 import type { HistoryPolicies, HistoryPolicy } from "./history.ts";
 import {
   type DatumOptions,
+  type Reduction,
   type Rendered,
   renderExamples,
   type SupervisedDatum,
@@ -16,7 +17,9 @@ import {
   toDatum,
 } from "./render.ts";
 
-export interface PrepareOptions extends DatumOptions {
+export interface PrepareOptions extends Omit<DatumOptions, "reduction"> {
+  /** How the tokens of an example share its weight. @defaultValue "mean", or what a run that is resumed began with */
+  readonly reduction?: Reduction | undefined;
   /** Which tokens carry weight in the loss. @defaultValue "all_answers" */
   readonly trainOn?: TrainOn;
   /** For conversations whose earlier answers the template rewrites. @defaultValue {@link historyPolicies} */
@@ -51,6 +54,9 @@ export interface PreparedData {
   readonly split: { readonly conversations: number; readonly examples: number };
   /** Hash of tokens, weights and their order: a run is resumed only with the same data. */
   readonly digest: string;
+  readonly reduction: Reduction;
+  /** Whether `reduction` is the default. A run that is resumed then keeps the one it began with. */
+  readonly isDefaultReduction: boolean;
 }
 
 /**
@@ -95,7 +101,7 @@ function prepared(
   tokenizer: Tokenizer,
   options: PrepareOptions,
 ): PreparedData {
-  const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction } = options;
+  const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction = "mean" } = options;
   const render = renderExamples(tokenizer, { trainOn, ...omitUndefined({ history: options.history }) });
   const rendered = convertAll(examples, render);
   const split = splitOf(rendered);
@@ -119,6 +125,8 @@ function prepared(
     testSummary: summarize(test, { maxLength }),
     split,
     digest: digestOf(rendered.flat()),
+    reduction,
+    isDefaultReduction: options.reduction === undefined,
   };
 }
 

@@ -222,12 +222,15 @@ function sequence(answers: readonly Answer[], tokenizer: Tokenizer): Rendered {
   return pieces.trimmed();
 }
 
+/** `sum`: each learned token weighs 1. `mean`: the weights of one example sum to 1, so that long answers do not outweigh short ones. */
+export type Reduction = "sum" | "mean";
+
 /** How rendered tokens become a datum. */
 export interface DatumOptions {
   /** Tokens that fit into the context; what is longer loses its end. @defaultValue no limit */
   readonly maxLength?: number | undefined;
-  /** `mean`: the weights of one example sum to 1, so that long answers do not outweigh short ones. @defaultValue "sum" */
-  readonly reduction?: "sum" | "mean";
+  /** @defaultValue "sum" */
+  readonly reduction?: Reduction | undefined;
 }
 
 const datumNames: OptionNames<DatumOptions> = { maxLength: true, reduction: true };
@@ -244,6 +247,7 @@ const datumNames: OptionNames<DatumOptions> = { maxLength: true, reduction: true
 export function toDatum(rendered: Rendered, options: DatumOptions = {}): SupervisedDatum | undefined {
   checkOptions("toDatum", options, datumNames);
   const { maxLength = rendered.tokens.length, reduction = "sum" } = options;
+  checkReduction(reduction);
   const tokens = rendered.tokens.slice(0, maxLength);
   const weights = rendered.weights.slice(1, maxLength);
   const total = weights.reduce((sum, weight) => sum + weight, 0);
@@ -254,5 +258,20 @@ export function toDatum(rendered: Rendered, options: DatumOptions = {}): Supervi
       target_tokens: tokens.slice(1),
       weights: reduction === "mean" ? weights.map((weight) => weight / total) : weights,
     },
+  });
+}
+
+function checkReduction(reduction: Reduction): void {
+  if (reduction !== "sum" && reduction !== "mean")
+    throw new InvalidInputError("reduction", `must be sum or mean, got ${String(reduction)}`);
+}
+
+/** The same data with the weights of another reduction. Only for data of {@link toDatum}, whose learned tokens weigh alike. */
+export function reduced(data: readonly SupervisedDatum[], reduction: Reduction): SupervisedDatum[] {
+  return data.map(({ modelInput, lossFnInputs: { target_tokens, weights } }) => {
+    const learned = Array.from(weights.values, Number).map((weight): number => (weight > 0 ? 1 : 0));
+    const total = learned.reduce((sum, weight) => sum + weight, 0);
+    const scaled = reduction === "mean" ? learned.map((weight) => weight / total) : learned;
+    return new Datum({ modelInput, lossFnInputs: { target_tokens, weights: scaled } });
   });
 }

@@ -3,7 +3,7 @@
  * turn; `reinforcement.ts` does the rest. A reward that fails ends the run.
  */
 
-import { type AdamParamsInput, InvalidInputError, type SamplingParamsInput } from "@tinklet/sdk";
+import { InvalidInputError, type SamplingParamsInput } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
 import type { Trainer } from "../clients.ts";
 import type { PromptTokens } from "../cost/prompt-tokens.ts";
@@ -11,6 +11,7 @@ import { type Action, advantagesOf, type EnvGroup, type TrajectoryGroup } from "
 import { only, policyGradientNames } from "../option-names.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "../runs/run-folder.ts";
 import type { RunResult } from "../runs/run-result.ts";
+import type { AdamOptions } from "./adam.ts";
 import { type ReinforcementOptions, reinforcementNames, trainReinforcement } from "./reinforcement.ts";
 import type { Schedule } from "./schedule.ts";
 
@@ -46,7 +47,8 @@ export interface PolicyGradientOptions<P extends Problem> {
   readonly samplingParams?: Omit<SamplingParamsInput, "temperature" | "seed">;
   /** Learning-rate schedule. @defaultValue "constant" */
   readonly schedule?: Schedule;
-  readonly adam?: Omit<AdamParamsInput, "learningRate">;
+  /** Optimizer settings besides the learning rate: betas, epsilon, weight decay, gradient clipping. @defaultValue betas 0.9 and 0.95, eps 1e-8 */
+  readonly adam?: AdamOptions;
   /** @defaultValue 0 */
   readonly seed?: number;
   readonly run?: RunFolder;

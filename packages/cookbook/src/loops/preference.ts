@@ -1,6 +1,6 @@
 /** Learning from pairs of answers, one better than the other: DPO, and reward models by Bradley-Terry. One custom pass and one optimizer step each. */
 import { createHash } from "node:crypto";
-import { type AdamParamsInput, type CustomLossFn, InvalidInputError, ModelInput } from "@tinklet/sdk";
+import { type CustomLossFn, InvalidInputError, ModelInput } from "@tinklet/sdk";
 import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { Scorer } from "../clients.ts";
 import { BatchedDataset } from "../data/dataset.ts";
@@ -10,6 +10,7 @@ import { only, runNames, without } from "../option-names.ts";
 import { type RunOptions, type RunStarts, runLoop } from "../runs/open-run.ts";
 import { type RecordedEvent, type RecordedOptions, recordedNames, recordedSteps } from "../runs/recorded-steps.ts";
 import type { RunResult } from "../runs/run-result.ts";
+import { type AdamOptions, adamParams } from "./adam.ts";
 import { inputTokens } from "./nll.ts";
 import { bradleyTerry, dpo } from "./preference-losses.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
@@ -45,7 +46,8 @@ export interface PreferenceSettings {
   readonly maxSteps?: number | undefined;
   /** Learning-rate schedule. @defaultValue "linear" */
   readonly schedule?: Schedule;
-  readonly adam?: Omit<AdamParamsInput, "learningRate">;
+  /** Optimizer settings besides the learning rate: betas, epsilon, weight decay, gradient clipping. @defaultValue betas 0.9 and 0.95, eps 1e-8 */
+  readonly adam?: AdamOptions;
   /** Random seed of the order. @defaultValue 0 */
   readonly seed?: number;
 }
@@ -108,7 +110,7 @@ export async function* trainPreference(options: PreferenceOptions): AsyncGenerat
       const learningRate = options.learningRate * scheduleFactor(schedule, { step, totalSteps });
       // Both are on the queue before either is awaited.
       const passed = forwardBackwardCustom.call(trainer, data, lossFn);
-      const stepped = optimStep.call(trainer, { ...options.adam, learningRate });
+      const stepped = optimStep.call(trainer, adamParams(options.adam, learningRate));
       const [output, optimized] = await Promise.all([passed, stepped]);
       const metrics = repeatable({ ...output.metrics, ...optimized.metrics });
       return {
@@ -185,6 +187,7 @@ export async function* runPreference(
     claim: { changeable: ["save_every", "eval_every"], growing: ["num_epochs", "max_steps"] },
     totalSteps: preferenceSteps(options),
     beforeStep,
+    adam: options.adam ?? {},
     train: (opened) => {
       const loop = only<PreferenceOptions>(options, preferenceNames);
       return trainPreference({ ...loop, pairs, method, learningRate, ...opened });

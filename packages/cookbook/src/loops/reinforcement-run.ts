@@ -51,6 +51,7 @@ export async function* runReinforcement(
     claim: { changeable: ["save_every", "eval_every"], growing: ["steps"] },
     totalSteps: steps,
     beforeStep,
+    adam: options.adam ?? {},
     train: (opened) => {
       const loop = only<ReinforcementOptions>(options, reinforcementNames);
       return trainReinforcement({ ...loop, environments, steps, learningRate, ...opened });

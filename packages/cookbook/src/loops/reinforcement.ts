@@ -4,7 +4,7 @@
  * environments cost their group and are recorded.
  */
 
-import { type AdamParamsInput, InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "@tinklet/sdk";
+import { InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import type { TokenCounts } from "../cost/budget.ts";
 import type { PromptTokens } from "../cost/prompt-tokens.ts";
@@ -26,6 +26,7 @@ import {
 } from "../runs/recorded-steps.ts";
 import { rolloutMetrics, rolloutSummaries } from "../runs/rollout-records.ts";
 import type { RunResult } from "../runs/run-result.ts";
+import { type AdamOptions, adamParams } from "./adam.ts";
 import { distanceMetrics, type KlOptions } from "./kl-advantages.ts";
 import { addingTrainer, type PolicyStep, trainedLogprobs, trainStep } from "./policy-step.ts";
 import { RolloutsAhead, type StepRollouts } from "./rollouts-ahead.ts";
@@ -67,8 +68,8 @@ export interface ReinforcementSettings extends RolloutSettings {
   readonly maxStepsOffPolicy?: number;
   /** Learning-rate schedule. @defaultValue "constant" */
   readonly schedule?: Schedule;
-  /** Optimizer settings besides the learning rate. */
-  readonly adam?: Omit<AdamParamsInput, "learningRate">;
+  /** Optimizer settings besides the learning rate: betas, epsilon, weight decay, gradient clipping. @defaultValue betas 0.9 and 0.95, eps 1e-8 */
+  readonly adam?: AdamOptions;
   /** @defaultValue 0 */
   readonly seed?: number;
 }
@@ -206,7 +207,7 @@ async function trainOn(
 ): Promise<TakenStep<ReinforcementDetail>> {
   const { run, kl, schedule = "constant", maxStepsOffPolicy = 0 } = options;
   const learningRate = options.learningRate * scheduleFactor(schedule, { step, totalSteps: options.steps });
-  const trained = await trainStep(options, rollouts, { adam: { ...options.adam, learningRate }, spend });
+  const trained = await trainStep(options, rollouts, { adam: adamParams(options.adam, learningRate), spend });
   const { groups, failed } = await rollouts.all;
   for (const { group, env, kind, message } of rollouts.failures)
     await run?.appendFailure({ step, group, env, kind, message });

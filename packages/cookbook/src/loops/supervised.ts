@@ -3,7 +3,6 @@
  * client take effect in order, so a save or an evaluation submitted right after a step sees exactly that step's weights.
  */
 
-import type { AdamParamsInput } from "@tinklet/sdk";
 import { checkOptions, omitUndefined } from "@tinklet/wire/options";
 import type { Trainer } from "../clients.ts";
 import { type BeforeStep, openSpending } from "../cost/budget.ts";
@@ -13,6 +12,7 @@ import { batchOf, evaluatesBefore, nextStepOf, type Plan, totalStepsOf } from ".
 import type { CheckpointRecord, DataRow, MetricsRow, RunFolder } from "../runs/run-folder.ts";
 import type { RunResult } from "../runs/run-result.ts";
 import { settled } from "../settled.ts";
+import { type AdamOptions, adamParams } from "./adam.ts";
 import { evaluateNll, inputTokens, lossTokens, meanNll } from "./nll.ts";
 import { type Schedule, scheduleFactor } from "./schedule.ts";
 
@@ -26,8 +26,8 @@ export interface SupervisedOptions extends Plan {
   readonly schedule?: Schedule;
   /** Steps in which the learning rate rises to its full value. @defaultValue 0 */
   readonly warmupSteps?: number;
-  /** Optimizer settings besides the learning rate: Adam's betas and epsilon, weight decay, gradient clipping. */
-  readonly adam?: Omit<AdamParamsInput, "learningRate">;
+  /** Optimizer settings besides the learning rate: betas, epsilon, weight decay, gradient clipping. @defaultValue betas 0.9 and 0.95, eps 1e-8 */
+  readonly adam?: AdamOptions;
   /** Save after every so many steps. 0: only at the end. @defaultValue 20 */
   readonly saveEvery?: number;
   /** How long checkpoints other than the last are kept, in seconds. @defaultValue 7 days */
@@ -185,7 +185,7 @@ function submitStep(options: SupervisedOptions, step: number, totalSteps: number
   const evaluated = settled(
     evaluatesBefore(options, step) ? evaluateNll(trainer, testData) : Promise.resolve(undefined),
   );
-  const trained = settled(trainer.step(data, "cross_entropy", { ...options.adam, learningRate }));
+  const trained = settled(trainer.step(data, "cross_entropy", adamParams(options.adam, learningRate)));
   const tokens = inputTokens(data);
   const saves = options.run !== undefined && saveEvery > 0 && (step + 1) % saveEvery === 0 && step + 1 < totalSteps;
   const saved = saves ? settled(save(options, step + 1, tokensBefore + tokens, "both")) : undefined;

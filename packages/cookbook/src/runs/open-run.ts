@@ -8,6 +8,8 @@ import type { Service, Trainer } from "../clients.ts";
 import { type BeforeStep, measureSpending, openSpending } from "../cost/budget.ts";
 import { BatchedDataset } from "../data/dataset.ts";
 import type { PreparedData } from "../data/prepare.ts";
+import { reduced } from "../data/render.ts";
+import { type AdamOptions, adamEps } from "../loops/adam.ts";
 import {
   type PolicyGradientEvent,
   type PolicyGradientOptions,
@@ -87,10 +89,28 @@ export async function openRun(
   }
 }
 
-/** A folder that belongs to this run, and where the run goes on. */
+/** A folder that belongs to this run, and the checkpoint to resume from. */
 interface Claimed {
   readonly run: RunFolder;
   readonly resumeFrom: (CheckpointRecord & { readonly state_path: string }) | undefined;
+}
+
+/** What a run of an earlier release, which did not record these settings, has of them. */
+const unrecordedOf = (config: Readonly<Record<string, unknown>>) => ({
+  adam_eps: (config["adam"] as AdamOptions | undefined)?.eps ?? 1e-12,
+  reduction: "sum",
+});
+
+/** A setting of the run in a folder; undefined where there is no run. */
+async function settingOf(folder: string, name: keyof ReturnType<typeof unrecordedOf>): Promise<unknown> {
+  const config = await RunFolder.at(folder).readConfig();
+  return config === undefined ? undefined : (config[name] ?? unrecordedOf(config)[name]);
+}
+
+/** Adam with the epsilon that was asked for, else that of the run in the folder, else the default. */
+async function adamOf(folder: string, adam: AdamOptions | undefined): Promise<AdamOptions & { readonly eps: number }> {
+  const eps = adam?.eps ?? Number((await settingOf(folder, "adam_eps")) ?? adamEps);
+  return { ...adam, eps };
 }
 
 async function claimed(
@@ -101,7 +121,9 @@ async function claimed(
   const { folder, baseModel, rank = 32, seed = 0, from } = options;
   const run = await RunFolder.open(folder);
   const start = omitUndefined({ load_checkpoint_path: from });
-  const resumed = await run.claim({ model_name: baseModel, lora_rank: rank, seed, ...start, ...settings }, claim);
+  const all = { model_name: baseModel, lora_rank: rank, seed, ...start, ...settings };
+  const before = Object.entries(unrecordedOf((await run.readConfig()) ?? {})).filter(([name]) => name in all);
+  const resumed = await run.claim(all, { ...claim, unrecorded: Object.fromEntries(before) });
   return { run, resumeFrom: resumed ? await run.lastCheckpoint() : undefined };
 }
 
@@ -124,7 +146,8 @@ export interface SupervisedRunOptions
   extends RunOptions,
     Omit<SupervisedOptions, "trainer" | "run" | "resumeFrom" | "dataset" | "testData" | "signal"> {
   /** Training and evaluation data, from {@link prepareSupervised}. */
-  readonly data: Pick<PreparedData, "train" | "test" | "digest">;
+  readonly data: Pick<PreparedData, "train" | "test" | "digest"> &
+    Partial<Pick<PreparedData, "reduction" | "isDefaultReduction">>;
   /** Examples per step. @defaultValue 8 */
   readonly batchSize?: number;
   /** Further settings for `config.json`, which a resumed run must agree with. */
@@ -163,28 +186,38 @@ export async function* runSupervised(
   options: SupervisedRunOptions,
 ): AsyncGenerator<RunStarts | SupervisedEvent, SupervisedResult, void> {
   checkOptions("runSupervised", options, supervisedRunNames);
-  const { data, batchSize = 8, seed = 0, learningRate } = options;
+  const { batchSize = 8, seed = 0, learningRate } = options;
+  const data = await withReductionOfRun(options.folder, options.data);
   const dataset = new BatchedDataset(data.train, { batchSize, seed });
   const loop = { ...only<SupervisedOptions>(options, supervisedNames), learningRate, dataset, testData: data.test };
-  const found = await claimed(options, supervisedSettings(options), {
-    changeable: ["eval_every", "save_every", "ttl_seconds"],
-    growing: ["num_epochs", "max_steps"],
+  return yield* inFolder(options, {
+    settings: supervisedSettings({ ...options, data }),
+    claim: {
+      changeable: ["eval_every", "save_every", "ttl_seconds"],
+      growing: ["num_epochs", "max_steps"],
+    },
+    adam: options.adam ?? {},
+    batchesPerEpoch: dataset.batchesPerEpoch,
+    totalSteps: totalStepsOf(loop),
+    refusal: async (run, step) => (await openSpending(loop, run)).refusal(step),
+    train: (opened) => trainSupervised({ ...loop, ...opened }),
   });
-  try {
-    const { run, resumeFrom } = found;
-    const totalSteps = totalStepsOf(loop);
-    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
-    // Asked before the trainer is made: what may not begin leaves nothing on the server.
-    const stopped = startStep < totalSteps ? await (await openSpending(loop, run)).refusal(startStep) : undefined;
-    if (startStep >= totalSteps || stopped !== undefined) {
-      const nextStep = Math.min(startStep, totalSteps);
-      return yield* nothingToDo(run, { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint: resumeFrom }) });
-    }
-    yield { type: "start", run, startStep, totalSteps, resumeFrom };
-    return yield* trainSupervised({ ...loop, ...found, trainer: await trainerFor(options, found) });
-  } finally {
-    await found.run.close();
-  }
+}
+
+/** The data as the run in the folder began with them, where their reduction was left to the default. */
+async function withReductionOfRun(
+  folder: string,
+  data: SupervisedRunOptions["data"],
+): Promise<SupervisedRunOptions["data"]> {
+  const recorded = data.isDefaultReduction === true ? await settingOf(folder, "reduction") : undefined;
+  if ((recorded !== "sum" && recorded !== "mean") || recorded === data.reduction) return data;
+  const { train, test } = data;
+  return { ...data, train: reduced(train, recorded), test: reduced(test, recorded), reduction: recorded };
+}
+
+/** An open run with the optimizer settings that it keeps. */
+interface OpenRunWithAdam extends OpenRun {
+  readonly adam?: AdamOptions;
 }
 
 /** A loop, and what decides the run that it makes. */
@@ -194,34 +227,51 @@ export interface LoopInFolder<E, R> {
   readonly claim?: ClaimOptions;
   readonly totalSteps: number;
   readonly beforeStep?: BeforeStep | undefined;
+  /** Optimizer settings, whose epsilon is recorded: a resumed run keeps the one it began with. @defaultValue not recorded */
+  readonly adam?: AdamOptions;
   /** The loop itself, over the trainer and the folder. Its step is the checkpoint's `batch`. */
-  readonly train: (opened: OpenRun) => AsyncGenerator<E, R, void>;
+  readonly train: (opened: OpenRunWithAdam) => AsyncGenerator<E, R, void>;
 }
 
 /**
- * Runs a loop in a folder: begins, or goes on from the last checkpoint. A loop of your own becomes a run by this.
+ * Runs a loop in a folder: begins, or resumes from the last checkpoint. A loop of your own becomes a run by this.
  *
  * @throws {@link DataError} as {@link openRun}.
  */
 export async function* runLoop<E extends { readonly type: string }, R extends RunResult>(
   options: RunOptions,
-  { settings, claim = {}, totalSteps, beforeStep, train }: LoopInFolder<E, R>,
-): AsyncGenerator<RunStarts | E | ({ readonly type: "done" } & RunResult), RunResult, void> {
-  const found = await claimed(options, settings, claim);
+  { beforeStep, ...loop }: LoopInFolder<E, R>,
+): AsyncGenerator<RunStarts | E | ({ readonly type: "done" } & RunResult), R | RunResult, void> {
+  const { totalSteps } = loop;
+  const refusal = async (run: RunFolder, step: number) =>
+    (await measureSpending(run, beforeStep)).refusal(step, totalSteps);
+  return yield* inFolder(options, { ...loop, batchesPerEpoch: 1, refusal });
+}
+
+interface Steps<E, R> extends Omit<LoopInFolder<E, R>, "beforeStep"> {
+  /** Steps of an epoch, in which checkpoints count. */
+  readonly batchesPerEpoch: number;
+  /** Why a step may not begin; undefined where it may. */
+  readonly refusal: (run: RunFolder, step: number) => Promise<string | undefined>;
+}
+
+async function* inFolder<E extends { readonly type: string }, R extends RunResult>(
+  options: RunOptions,
+  { settings, claim = {}, adam, totalSteps, batchesPerEpoch, refusal, train }: Steps<E, R>,
+): AsyncGenerator<RunStarts | E | ({ readonly type: "done" } & RunResult), R | RunResult, void> {
+  const kept = adam === undefined ? undefined : await adamOf(options.folder, adam);
+  const found = await claimed(options, { ...settings, ...(kept && { adam_eps: kept.eps }) }, claim);
   try {
     const { run, resumeFrom } = found;
-    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
-    // Asked before the trainer is made: what may not begin leaves nothing on the server.
-    const stopped =
-      startStep < totalSteps
-        ? await (await measureSpending(run, beforeStep)).refusal(startStep, totalSteps)
-        : undefined;
+    const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, batchesPerEpoch);
+    // Asked before the trainer is created: a run that may not begin leaves nothing on the server.
+    const stopped = startStep < totalSteps ? await refusal(run, startStep) : undefined;
     if (startStep >= totalSteps || stopped !== undefined) {
       const nextStep = Math.min(startStep, totalSteps);
       return yield* nothingToDo(run, { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint: resumeFrom }) });
     }
     yield { type: "start", run, startStep, totalSteps, resumeFrom };
-    return yield* train({ ...found, trainer: await trainerFor(options, found) });
+    return yield* train({ ...found, trainer: await trainerFor(options, found), ...(kept && { adam: kept }) });
   } finally {
     await found.run.close();
   }
@@ -251,6 +301,7 @@ function supervisedSettings(options: SupervisedRunOptions): Record<string, unkno
     save_every: options.saveEvery ?? 20,
     ...omitUndefined({ ttl_seconds: ttlSeconds, adam }),
     ...options.settings,
+    ...omitUndefined({ reduction: data.reduction }),
     data_digest: data.digest,
   };
 }
@@ -286,6 +337,7 @@ export async function* runPolicyGradient<P extends Problem>(
     settings: policySettings(options),
     claim: { changeable: ["save_every"], growing: ["steps"] },
     totalSteps,
+    adam: options.adam ?? {},
     train: (opened) => {
       const loop = only<PolicyGradientOptions<P>>(options, policyGradientNames);
       return trainPolicyGradient({ ...loop, problems, reward, steps: totalSteps, learningRate, ...opened });

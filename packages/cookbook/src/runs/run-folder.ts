@@ -57,6 +57,8 @@ export interface ClaimOptions {
   readonly changeable?: readonly string[];
   /** Names of settings that may only grow; null means without end. */
   readonly growing?: readonly string[];
+  /** Values of settings in runs of an earlier release that did not record them. */
+  readonly unrecorded?: Readonly<Record<string, unknown>>;
 }
 
 const files = {
@@ -167,13 +169,14 @@ export class RunFolder {
    * @throws {@link DataError} naming the settings that differ.
    */
   async claim(settings: Readonly<Record<string, unknown>>, options: ClaimOptions = {}): Promise<boolean> {
-    checkOptions("claim", options, { changeable: true, growing: true });
+    checkOptions("claim", options, { changeable: true, growing: true, unrecorded: true });
     await this.#lock();
-    const before = await this.readConfig();
-    if (before === undefined) {
+    const recorded = await this.readConfig();
+    if (recorded === undefined) {
       await this.writeConfig(settings);
       return false;
     }
+    const before = { ...options.unrecorded, ...recorded };
     const now = JSON.parse(JSON.stringify(settings)) as Record<string, unknown>;
     const names = [...new Set([...Object.keys(before), ...Object.keys(now)])];
     const changed = names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));

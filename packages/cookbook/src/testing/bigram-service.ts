@@ -34,6 +34,8 @@ export class BigramService implements Service {
   readonly calls: string[] = [];
   /** Called at the start of each step. */
   onStep: (() => void) | undefined;
+  /** Called with the parameters of each optimizer step. */
+  onAdam: ((adam: AdamParamsInput) => void) | undefined;
   /** Called with the tokens of each pass, which is what a service charges for. */
   onTokens: ((tokens: { readonly train?: number; readonly evaluate?: number }) => void) | undefined;
   /** Called at the start of each sample, with the number of steps that its weights have seen. */
@@ -99,6 +101,7 @@ class BigramTrainer implements Trainer {
   }
 
   #update(gradient: Float64Array, adam: AdamParamsInput): void {
+    this.#service.onAdam?.(adam);
     const { learningRate = 1e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-12 } = adam;
     const { weights, m, v } = this.#state;
     const steps = this.#state.steps + 1;
