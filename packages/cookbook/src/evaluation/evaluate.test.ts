@@ -51,7 +51,10 @@ describe("evaluate", () => {
     const judge = judged({
       name: "judge",
       items,
-      judge: async (_, answer) => (answer === "?" ? undefined : Number(answer) / 4),
+      judge: async (answer, question) => {
+        expect(items.map((item) => item.question)).toContain(question);
+        return answer === "?" ? undefined : Number(answer) / 4;
+      },
     });
     const [chosen, verdict] = await evaluate(scorer, [choice, judge], options);
     expect(chosen).toMatchObject({ mean: 0.5, unparsed: 0 });

@@ -99,15 +99,15 @@ export function exactMatch(
   });
 }
 
-/** Answers that a judge scores from 0 to 1, for example another model; undefined where it could not decide. */
+/** Answers that a judge scores from 0 to 1, for example another model; undefined where it could not decide. The answer comes first, as in {@link scored}. */
 export function judged(
   options: SampledTask & {
     readonly items: readonly { readonly question: Question }[];
-    readonly judge: (question: string, answer: string) => Promise<number | undefined>;
+    readonly judge: (answer: string, question: string) => Promise<number | undefined>;
   },
 ): EvalTask {
   const { judge, ...rest } = options;
-  return scored({ ...rest, score: (answer, { question }) => judge(textOf(question), answer) });
+  return scored({ ...rest, score: (answer, { question }) => judge(answer, textOf(question)) });
 }
 
 /** Choices by their mean log-probability per token after the question: nothing is sampled. The sampler must compute log-probabilities. */
