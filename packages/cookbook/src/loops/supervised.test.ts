@@ -54,7 +54,7 @@ describe("trainSupervised", () => {
     expect(result).toMatchObject({ nextStep: 20, totalSteps: 20 });
     expect(rows.map(({ step }) => step)).toEqual(Array.from({ length: 21 }, (_, step) => step));
     expect(Object.keys(rows[0] as object)).toEqual([
-      ...["step", "epoch", "progress", "learning_rate", "loss:sum"],
+      ...["step", "progress", "epoch", "learning_rate", "loss:sum"],
       ...["num_sequences", "num_tokens", "num_loss_tokens", "train_mean_nll", "test/nll"],
     ]);
     expect(rows[0]).toMatchObject({ epoch: 0, learning_rate: 0.5, num_sequences: 2, num_tokens: 10 });

@@ -8,7 +8,8 @@ import type { Trainer } from "../clients.ts";
 import { type BeforeStep, openSpending } from "../cost/budget.ts";
 import type { SupervisedDatum } from "../data/render.ts";
 import { supervisedNames } from "../option-names.ts";
-import { batchOf, evaluatesBefore, nextStepOf, type Plan, totalStepsOf } from "../runs/plan.ts";
+import { batchOf, evaluatesBefore, type Plan, totalStepsOf } from "../runs/plan.ts";
+import { recordedSteps, type TakenStep } from "../runs/recorded-steps.ts";
 import type { CheckpointRecord, DataRow, MetricsRow, RunFolder } from "../runs/run-folder.ts";
 import type { RunResult } from "../runs/run-result.ts";
 import { settled } from "../settled.ts";
@@ -65,14 +66,6 @@ export interface SupervisedResult extends RunResult {
   readonly testNll?: number;
 }
 
-/** A step that is submitted and not yet awaited. */
-interface Submitted {
-  readonly step: number;
-  readonly tokens: number;
-  readonly row: () => Promise<MetricsRow>;
-  readonly saved: Promise<CheckpointRecord> | undefined;
-}
-
 /**
  * Trains on batches of examples. Iterate to run it; the last event, `done`, says how it ended (and so does the generator's return
  * value).
@@ -88,75 +81,39 @@ interface Submitted {
 export async function* trainSupervised(
   options: SupervisedOptions,
 ): AsyncGenerator<SupervisedEvent, SupervisedResult, void> {
-  try {
-    checkOptions("trainSupervised", options, supervisedNames);
-    const result = yield* steps(options);
-    await options.run?.close(); // whoever is told that it is done may write there
-    yield { type: "done", ...result };
-    return result;
-  } finally {
-    await options.run?.close();
-  }
-}
-
-async function* steps(options: SupervisedOptions): AsyncGenerator<SupervisedEvent, SupervisedResult, void> {
-  const { run, trainer, dataset, resumeFrom, testData = [], evalEvery = 10, signal, stopWhen } = options;
+  checkOptions("trainSupervised", options, supervisedNames);
+  const { run, trainer, dataset, resumeFrom, testData = [], evalEvery = 10, saveEvery = 20 } = options;
   const totalSteps = totalStepsOf(options);
-  const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, dataset.batchesPerEpoch);
-  if (startStep >= totalSteps)
-    return { nextStep: totalSteps, totalSteps, ...omitUndefined({ checkpoint: resumeFrom }) };
-  await run?.rewind(startStep);
-  if (startStep === 0) await run?.writeData(shownData(batchOf(options, 0)));
-  const spending = await openSpending(options, run);
-  let elapsedTokens = Number(resumeFrom?.["elapsed_tokens"] ?? 0);
-  let submittedTokens = elapsedTokens;
-  let stopped: string | undefined;
-  let checkpoint = resumeFrom;
-  let next = startStep;
-  let since = performance.now();
-  const pending: Submitted[] = [];
-
-  while (next < totalSteps || pending.length > 0) {
-    if (signal?.aborted) stopped ??= "interrupted";
-    if (next < totalSteps && stopped === undefined && pending.length < 2) {
-      stopped = await spending.refusal(next);
-      if (stopped !== undefined) continue;
-      await spending.note(next);
-      const submitted = submitStep(options, next, totalSteps, submittedTokens);
-      submittedTokens += submitted.tokens;
-      pending.push(submitted);
-      next += 1;
-      if (pending.length < 2 && next < totalSteps) continue; // one ahead of the one that is awaited
-    }
-    const oldest = pending.shift();
-    if (oldest === undefined) break; // stopped, and nothing is under way
-    const metrics = await oldest.row();
-    elapsedTokens += oldest.tokens;
-    await run?.appendMetrics(metrics);
-    await run?.appendTiming(oldest.step, { step: (performance.now() - since) / 1000 });
-    since = performance.now();
-    const done: StepDone = { type: "step", step: oldest.step, totalSteps, metrics, elapsedTokens };
-    yield done;
-    if (oldest.saved !== undefined) {
-      checkpoint = await oldest.saved;
-      await run?.appendCheckpoint(checkpoint);
-      yield { type: "checkpoint", record: checkpoint };
-    }
-    stopped ??= stopWhen?.(done);
-  }
-
-  const result = { nextStep: next, totalSteps, ...(next === totalSteps ? {} : omitUndefined({ stopped })) };
-  if (next === startStep) return { ...result, ...omitUndefined({ checkpoint }) }; // stopped before anything was submitted
-  const complete = next === totalSteps;
-  const testNll = complete && evalEvery > 0 && testData.length > 0 ? await evaluateNll(trainer, testData) : undefined;
-  if (testNll !== undefined) await run?.appendMetrics({ step: totalSteps, progress: 1, "test/nll": testNll });
-  if (run !== undefined && (complete || checkpoint === undefined || !isAt(checkpoint, next, options))) {
-    checkpoint = await save(options, next, elapsedTokens, complete ? "final" : "state");
-    await run.appendCheckpoint(checkpoint);
-    yield { type: "checkpoint", record: checkpoint };
-  }
-  return { ...result, ...omitUndefined({ checkpoint, testNll }) };
+  if (resumeFrom === undefined && totalSteps > 0) await run?.writeData(shownData(batchOf(options, 0)));
+  let submittedTokens = Number(resumeFrom?.["elapsed_tokens"] ?? 0);
+  return yield* recordedSteps<StepDetail, SupervisedResult>(
+    { ...options, saveEvery },
+    {
+      totalSteps,
+      depth: 2, // the server has its next step while this process records the last one
+      batchesPerEpoch: dataset.batchesPerEpoch,
+      spending: await openSpending(options, run),
+      isStoppedRunSampled: false,
+      take(step) {
+        const data = batchOf(options, step);
+        submittedTokens += inputTokens(data);
+        return takeStep(options, { step, totalSteps, data, elapsedTokens: submittedTokens });
+      },
+      place: (nextStep) => ({
+        batch: nextStep % dataset.batchesPerEpoch,
+        epoch: Math.floor(nextStep / dataset.batchesPerEpoch),
+        elapsed_tokens: submittedTokens,
+      }),
+      async end() {
+        if (evalEvery <= 0 || testData.length === 0) return undefined;
+        const testNll = await evaluateNll(trainer, testData);
+        return { metrics: { "test/nll": testNll }, result: { testNll } };
+      },
+    },
+  );
 }
+
+type StepDetail = Pick<StepDone, "elapsedTokens">;
 
 /** Data that are recorded for whoever looks at the run, and tokens of them. */
 const [recordedData, recordedTokens] = [8, 10_000];
@@ -173,67 +130,39 @@ function shownData(data: readonly SupervisedDatum[]): DataRow[] {
   });
 }
 
-const isAt = (record: CheckpointRecord, step: number, { dataset }: SupervisedOptions) =>
-  nextStepOf(record, dataset.batchesPerEpoch) === step;
-
-function submitStep(options: SupervisedOptions, step: number, totalSteps: number, tokensBefore: number): Submitted {
-  const { trainer, dataset, testData = [], saveEvery = 20, schedule = "linear" } = options;
-  const epoch = Math.floor(step / dataset.batchesPerEpoch);
-  const data = batchOf(options, step);
-  const factor = scheduleFactor(schedule, { step, totalSteps, warmupSteps: options.warmupSteps });
-  const learningRate = options.learningRate * factor;
-  const evaluated = settled(
-    evaluatesBefore(options, step) ? evaluateNll(trainer, testData) : Promise.resolve(undefined),
-  );
+/** Submits one step; everything is submitted before the first `await`. */
+async function takeStep(
+  options: SupervisedOptions,
+  at: {
+    readonly step: number;
+    readonly totalSteps: number;
+    readonly data: readonly SupervisedDatum[];
+    readonly elapsedTokens: number;
+  },
+): Promise<TakenStep<StepDetail>> {
+  const { trainer, dataset, testData = [], schedule = "linear", warmupSteps } = options;
+  const { step, totalSteps, data, elapsedTokens } = at;
+  const learningRate = options.learningRate * scheduleFactor(schedule, { step, totalSteps, warmupSteps });
+  const evaluated = evaluatesBefore(options, step) ? settled(evaluateNll(trainer, testData)) : undefined;
   const trained = settled(trainer.step(data, "cross_entropy", adamParams(options.adam, learningRate)));
-  const tokens = inputTokens(data);
-  const saves = options.run !== undefined && saveEvery > 0 && (step + 1) % saveEvery === 0 && step + 1 < totalSteps;
-  const saved = saves ? settled(save(options, step + 1, tokensBefore + tokens, "both")) : undefined;
-  const row = async (): Promise<MetricsRow> => {
-    const testNll = await evaluated;
-    const { output, metrics } = await trained;
-    return {
-      step,
-      epoch,
-      progress: (step + 1) / totalSteps,
+  const testNll = await evaluated;
+  const { output, metrics } = await trained;
+  return {
+    metrics: {
+      epoch: Math.floor(step / dataset.batchesPerEpoch),
       learning_rate: learningRate,
       ...repeatable(metrics),
       num_sequences: data.length,
-      num_tokens: tokens,
+      num_tokens: inputTokens(data),
       num_loss_tokens: lossTokens(data),
       train_mean_nll: meanNll(output, data),
       ...omitUndefined({ "test/nll": testNll }),
-    };
+    },
+    detail: { elapsedTokens },
   };
-  return { step, tokens, row, saved };
 }
 
 /** The metrics that the same run would give again: without those that are times. */
 export function repeatable(metrics: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^time\/|_(ms|seconds)(:|$)/.test(name)));
-}
-
-/** Saves the weights as they are after the calls made so far. */
-async function save(
-  options: SupervisedOptions,
-  nextStep: number,
-  elapsedTokens: number,
-  kind: "state" | "both" | "final",
-): Promise<CheckpointRecord> {
-  const { trainer, dataset, ttlSeconds = 7 * 24 * 3600 } = options;
-  const name = kind === "final" ? "final" : String(nextStep).padStart(6, "0");
-  const kept = kind === "final" ? {} : { ttlSeconds };
-  const [state, sampler] = await Promise.all([
-    trainer.saveState(name, kept),
-    kind === "state" ? undefined : trainer.saveWeightsForSampler(name, kept),
-  ]);
-  return {
-    name,
-    batch: nextStep % dataset.batchesPerEpoch,
-    epoch: Math.floor(nextStep / dataset.batchesPerEpoch),
-    ...(kind === "final" ? { final: true } : {}),
-    state_path: state.path,
-    ...omitUndefined({ sampler_path: sampler?.path }),
-    elapsed_tokens: elapsedTokens,
-  };
 }

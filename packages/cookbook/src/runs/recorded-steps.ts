@@ -1,10 +1,11 @@
 /**
- * The skeleton of a run whose steps come one after the other: takes back what a crash left behind, asks the budget, evaluates,
- * records, saves, stops when told, and ends with one last event. What a step is, the loop says.
+ * The skeleton of every training loop: removes what a crash left unfinished, checks the budget, evaluates, records, saves, stops on a
+ * signal, and ends with a `done` event. What a step does is up to the loop.
  */
 import { type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { Sampler, Scorer, Trainer } from "../clients.ts";
-import { type BeforeStep, measureSpending, type TokenCounts } from "../cost/budget.ts";
+import { type BeforeStep, measureSpending, type Spending, type TokenCounts } from "../cost/budget.ts";
+import { settled } from "../settled.ts";
 import { nextStepOf } from "./plan.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
@@ -66,11 +67,11 @@ export interface RecordedStep {
   readonly metrics: MetricsRow;
 }
 
-/** Events of a loop over recorded steps, with what its steps tell. The last one is always `done`. */
-export type RecordedEvent<D extends object = object> =
+/** Events of a loop over recorded steps, with the detail of its steps (`D`) and its result (`R`). The last one is always `done`. */
+export type RecordedEvent<D extends object = object, R extends RunResult = RunResult> =
   | (RecordedStep & D)
   | { readonly type: "checkpoint"; readonly record: CheckpointRecord }
-  | ({ readonly type: "done" } & RunResult);
+  | ({ readonly type: "done" } & R);
 
 /** A step that was taken. */
 export interface TakenStep<D extends object> {
@@ -82,26 +83,47 @@ export interface TakenStep<D extends object> {
 }
 
 /** What a loop does. */
-export interface StepsOf<D extends object> {
+export interface StepsOf<D extends object, R extends RunResult = RunResult> {
   readonly totalSteps: number;
+  /**
+   * Steps that are submitted before the oldest of them is awaited. Above 1, `take` must submit everything before its first `await`, so
+   * that a save which is due after a step is submitted before the next step. @defaultValue 1
+   */
+  readonly depth?: number;
   /** Later steps whose sampling is under way while one is trained: what they take is lost when the run stops, and within its budget. @defaultValue 0 */
   readonly ahead?: number;
+  /** Steps of an epoch, in which checkpoints count. @defaultValue 1 */
+  readonly batchesPerEpoch?: number;
+  /** For loops whose tokens are known before a step is taken; others call `spend`. */
+  readonly spending?: Spending;
   /**
    * Takes one step.
    * @param spend - notes tokens before they are submitted for training
    * @returns undefined when the signal ended it before anything was trained
    */
   take(step: number, spend: (tokens: TokenCounts) => Promise<void>): Promise<TakenStep<D> | undefined>;
+  /** Fields of a checkpoint after which `nextStep` comes. @defaultValue its `batch` */
+  place?(nextStep: number): Pick<CheckpointRecord, "batch" | "epoch"> & Readonly<Record<string, unknown>>;
+  /** Whether the checkpoint of a run that was stopped has weights for sampling, too. @defaultValue true */
+  readonly isStoppedRunSampled?: boolean;
+  /** Called after the last step: metrics of the trained weights, and what the result adds. */
+  end?(): Promise<
+    { readonly metrics: Readonly<Record<string, number>>; readonly result: Omit<R, keyof RunResult> } | undefined
+  >;
 }
 
+type SkeletonOptions<D extends object> = Omit<RecordedOptions, "stopWhen"> & {
+  readonly stopWhen?: ((progress: RecordedStep & D) => string | undefined) | undefined;
+};
+
 /** Runs the steps of a loop. Iterate to run it. */
-export async function* recordedSteps<D extends object>(
-  options: RecordedOptions,
-  loop: StepsOf<D>,
-): AsyncGenerator<RecordedEvent<D>, RunResult, void> {
+export async function* recordedSteps<D extends object, R extends RunResult = RunResult>(
+  options: SkeletonOptions<D>,
+  loop: StepsOf<D, R>,
+): AsyncGenerator<RecordedEvent<D, R>, R, void> {
   try {
     const result = yield* steps(options, loop);
-    await options.run?.close(); // whoever is told that it is done may write there
+    await options.run?.close(); // released before `done`, so that the receiver of `done` can write there
     yield { type: "done", ...result };
     return result;
   } finally {
@@ -109,55 +131,104 @@ export async function* recordedSteps<D extends object>(
   }
 }
 
-async function* steps<D extends object>(
-  options: RecordedOptions,
-  { totalSteps, take, ahead = 0 }: StepsOf<D>,
-): AsyncGenerator<RecordedEvent<D>, RunResult, void> {
+/** A step that was submitted and is not yet recorded. */
+interface Pending<D extends object> {
+  readonly step: number;
+  readonly test: Evaluated;
+  readonly taken: Promise<TakenStep<D> | undefined>;
+  readonly saved: Promise<CheckpointRecord> | undefined;
+}
+
+async function* steps<D extends object, R extends RunResult>(
+  options: SkeletonOptions<D>,
+  loop: StepsOf<D, R>,
+): AsyncGenerator<RecordedEvent<D, R>, R, void> {
   const { run, resumeFrom, saveEvery = 0, signal, stopWhen } = options;
-  const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, 1);
+  const { totalSteps, depth = 1, ahead = 0, batchesPerEpoch = 1 } = loop;
+  const startStep = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, batchesPerEpoch);
+  if (startStep >= totalSteps) return resultOf(totalSteps, { totalSteps, checkpoint: resumeFrom });
   await run?.rewind(startStep);
-  const spending = await measureSpending(run, options.beforeStep);
+  const measured = await measureSpending(run, options.beforeStep);
   const evaluation = await openEvaluation(options, totalSteps);
+  const isSaved = (step: number) =>
+    run !== undefined && saveEvery > 0 && (step + 1) % saveEvery === 0 && step + 1 < totalSteps;
+  const save = (nextStep: number, kind: SaveKind) => settled(saveWeights(options, loop, nextStep, kind));
   let checkpoint = resumeFrom;
   let stopped: string | undefined;
-  let step = startStep;
-  for (; step < totalSteps && stopped === undefined; step++) {
-    stopped = signal?.aborted ? "interrupted" : await spending.refusal(step, totalSteps, ahead);
-    if (stopped !== undefined) break;
-    const since = performance.now();
-    const test = await evaluation.at(step);
-    if (test.best !== undefined) yield { type: "checkpoint", record: test.best };
-    const taken = await take(step, (tokens) => spending.note(step, tokens));
+  let next = startStep; // the step that is submitted next
+  let since = performance.now();
+  const pending: Pending<D>[] = [];
+
+  while (next < totalSteps || pending.length > 0) {
+    if (signal?.aborted) stopped ??= "interrupted";
+    if (next < totalSteps && stopped === undefined && pending.length < depth) {
+      stopped = await (loop.spending?.refusal(next) ?? measured.refusal(next, totalSteps, ahead));
+      if (stopped !== undefined) continue;
+      if (pending.length === 0) since = performance.now();
+      const step = next;
+      const test = await evaluation.at(step);
+      if (test.best !== undefined) yield { type: "checkpoint", record: test.best };
+      await loop.spending?.note(step);
+      const taken = settled(loop.take(step, (tokens) => measured.note(step, tokens)));
+      const saved = depth > 1 && isSaved(step) ? save(step + 1, "both") : undefined;
+      pending.push({ step, test, taken, saved });
+      next += 1;
+      if (pending.length < depth && next < totalSteps) continue;
+    }
+    const oldest = pending.shift();
+    if (oldest === undefined) break; // stopped, and no step is under way
+    const { step, test } = oldest;
+    const taken = await oldest.taken;
     if (taken === undefined) {
       stopped = "interrupted";
+      next = step;
       break;
     }
     const metrics: MetricsRow = { step, progress: (step + 1) / totalSteps, ...taken.metrics, ...test.metrics };
     await run?.appendMetrics(metrics);
     await run?.appendTiming(step, { step: (performance.now() - since) / 1000, ...taken.seconds });
-    yield { type: "step", step, totalSteps, metrics, ...taken.detail };
-    if (run !== undefined && saveEvery > 0 && (step + 1) % saveEvery === 0 && step + 1 < totalSteps) {
-      checkpoint = await save(options, step + 1, false);
+    since = performance.now();
+    const done = { type: "step" as const, step, totalSteps, metrics, ...taken.detail };
+    yield done;
+    if (isSaved(step)) {
+      checkpoint = await (oldest.saved ?? save(step + 1, "both"));
+      await run?.appendCheckpoint(checkpoint);
       yield { type: "checkpoint", record: checkpoint };
     }
-    stopped = stopWhen?.({ step, metrics });
+    stopped ??= stopWhen?.(done);
   }
-  const complete = step >= totalSteps;
-  if (complete && step > startStep) {
+
+  const isComplete = next >= totalSteps;
+  if (next === startStep) return resultOf(next, { totalSteps, stopped, checkpoint }); // nothing was trained
+  let end: Awaited<ReturnType<NonNullable<StepsOf<D, R>["end"]>>>;
+  if (isComplete) {
     const test = await evaluation.at(totalSteps);
+    end = await loop.end?.();
     if (test.best !== undefined) yield { type: "checkpoint", record: test.best };
-    if (test.metrics !== undefined) await run?.appendMetrics({ step: totalSteps, progress: 1, ...test.metrics });
+    const metrics = { ...test.metrics, ...end?.metrics };
+    if (Object.keys(metrics).length > 0) await run?.appendMetrics({ step: totalSteps, progress: 1, ...metrics });
   }
-  if (run !== undefined && step > startStep && (complete || checkpoint?.batch !== step)) {
-    checkpoint = await save(options, step, complete);
+  const isAtEnd = checkpoint !== undefined && nextStepOf(checkpoint, batchesPerEpoch) === next;
+  if (run !== undefined && (isComplete || !isAtEnd)) {
+    checkpoint = await save(next, isComplete ? "final" : loop.isStoppedRunSampled === false ? "state" : "both");
+    await run.appendCheckpoint(checkpoint);
     yield { type: "checkpoint", record: checkpoint };
   }
-  return {
-    nextStep: step,
-    totalSteps,
-    ...(complete ? {} : omitUndefined({ stopped })),
-    ...omitUndefined({ checkpoint }),
-  };
+  return { ...resultOf<R>(next, { totalSteps, stopped, checkpoint }), ...end?.result };
+}
+
+/** @param ended.stopped - ignored where the run is complete */
+function resultOf<R extends RunResult>(
+  nextStep: number,
+  ended: {
+    readonly totalSteps: number;
+    readonly stopped?: string | undefined;
+    readonly checkpoint: CheckpointRecord | undefined;
+  },
+): R {
+  const { totalSteps, checkpoint } = ended;
+  const stopped = nextStep >= totalSteps ? undefined : ended.stopped;
+  return { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint }) } as R; // `end` adds the rest
 }
 
 interface Evaluated {
@@ -167,7 +238,7 @@ interface Evaluated {
 }
 
 /** Evaluations of a run; knows the best so far from what the run recorded. */
-async function openEvaluation(options: RecordedOptions, totalSteps: number) {
+async function openEvaluation(options: Omit<RecordedOptions, "stopWhen">, totalSteps: number) {
   const { run, trainer, evaluate, evalEvery = 10, keepBest } = options;
   const seen = keepBest === undefined ? [] : ((await run?.readMetrics()) ?? []);
   let highest = seen.reduce((most, row) => Math.max(most, row[`test/${keepBest}`] ?? most), Number.NEGATIVE_INFINITY);
@@ -189,16 +260,24 @@ async function openEvaluation(options: RecordedOptions, totalSteps: number) {
   };
 }
 
-async function save(options: RecordedOptions, nextStep: number, final: boolean): Promise<CheckpointRecord> {
-  const { trainer, run, ttlSeconds = 7 * 24 * 3600 } = options;
+/** What a checkpoint has: the state to train on, weights for sampling as well, or both without an expiry. */
+type SaveKind = "state" | "both" | "final";
+
+/** Saves the weights as they are after the calls made so far. */
+async function saveWeights<D extends object, R extends RunResult>(
+  { trainer, ttlSeconds = 7 * 24 * 3600 }: SkeletonOptions<D>,
+  loop: StepsOf<D, R>,
+  nextStep: number,
+  kind: SaveKind,
+): Promise<CheckpointRecord> {
+  const final = kind === "final";
   const name = final ? "final" : String(nextStep).padStart(6, "0");
   const kept = final ? {} : { ttlSeconds };
+  const place = loop.place?.(nextStep) ?? { batch: nextStep };
   const [state, sampler] = await Promise.all([
     trainer.saveState(name, kept),
-    trainer.saveWeightsForSampler(name, kept),
+    kind === "state" ? undefined : trainer.saveWeightsForSampler(name, kept),
   ]);
-  const paths = { state_path: state.path, sampler_path: sampler.path };
-  const record = { name, batch: nextStep, ...(final ? { final } : {}), ...paths };
-  await run?.appendCheckpoint(record);
-  return record;
+  const paths = { state_path: state.path, ...omitUndefined({ sampler_path: sampler?.path }) };
+  return { name, ...place, ...(final ? { final } : {}), ...paths };
 }
