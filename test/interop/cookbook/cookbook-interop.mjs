@@ -1,8 +1,9 @@
 // The official tinker-cookbook, unmodified, on our server with the bundled model: its supervised recipe on a local JSONL file of
 // sums, and its arithmetic reinforcement-learning recipe, configured by their own arguments alone, without the model hub. The loss
 // must fall, the reward must rise, and a second run in the same log folder must resume from the checkpoints of the first. Before them,
-// what both cookbooks learn of the same conversations, and runs of ours read by the official readers of run folders. `masks`, `ours`,
-// `supervised` or `reinforcement` runs one of them; `--keep` leaves the log folders behind and says where they are.
+// what both cookbooks' algorithms make of the same data, what they learn of the same conversations, and runs of ours read by the official
+// readers of run folders. `algorithms`, `masks`, `ours`, `supervised` or `reinforcement` runs one of them; `--keep` keeps the log folders and
+// prints their path.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
@@ -13,6 +14,7 @@ import { isDeepStrictEqual } from "node:util";
 import { bundle, root } from "../../fixtures/programs/bundle.mjs";
 import { showOfficialRun } from "../studio/official.mjs";
 import { cookbookPython } from "../venv.mjs";
+import { compareAlgorithms } from "./algorithms.mjs";
 import { compareMasks } from "./masks.mjs";
 
 const work = mkdtempSync(join(tmpdir(), "tinklet-cookbook-"));
@@ -207,6 +209,7 @@ function reinforcement() {
 
 try {
   const parts = {
+    algorithms: () => compareAlgorithms(python, say),
     masks: () => compareMasks(python, say),
     ours,
     async supervised() {

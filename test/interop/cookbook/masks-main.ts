@@ -84,8 +84,7 @@ function trainable({ can, tools }: Family, seed: number): ChatMessage[][] {
     .map(({ messages }) => (tools ? messages : messages.filter((one) => one.role !== "tool" && !("tool_calls" in one))))
     .map((messages) => messages.slice(0, messages.findLastIndex(({ role }) => role === "assistant") + 1))
     .filter((messages) => messages.length > 0)
-    .slice(0, perFamily)
-    .map((messages) => forTemplate(messages, {}));
+    .slice(0, perFamily);
 }
 
 const input = families.map((family, at) => {
@@ -110,6 +109,6 @@ const input = families.map((family, at) => {
     ),
   );
   const { renderer, template = "the bundled model's" } = family;
-  return { renderer, template, file, settings, conversations: all, ours };
+  return { renderer, template, file, settings, conversations: all.map((messages) => forTemplate(messages, {})), ours };
 });
 writeFileSync(join(out, "input.json"), JSON.stringify(input));

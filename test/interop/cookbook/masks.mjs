@@ -47,7 +47,7 @@ const reasons = {
       ),
   "ours refuses an answer without reasoning where the prompt opens it": ({ renderer, messages, ours }) =>
     renderer.startsWith("nemotron3") &&
-    /otherwise than it asks for it/.test(ours.error) &&
+    /differently from the prompt that asks for it/.test(ours.error) &&
     messages.some(({ role, reasoning_content }) => role === "assistant" && !reasoning_content),
 };
 
