@@ -1,6 +1,6 @@
 /**
- * What the loops need of the SDK's clients, as interfaces: `TrainingClient` and `SamplingClient` fit, and so does anything
- * that a test makes up. Results are only awaited, so a promise will do where the SDK returns a future.
+ * The parts of the SDK's clients that the loops call, as interfaces: `TrainingClient` and `SamplingClient` fit, and so do the
+ * fakes of tests. Results are only awaited, so a promise fits where the SDK returns a future.
  */
 import type {
   AdamParamsInput,
@@ -37,7 +37,7 @@ export interface Sampler {
   ): PromiseLike<SampleResponse>;
 }
 
-/** Tells how likely given tokens are under fixed weights. */
+/** Computes the log-probs of given tokens under fixed weights. */
 export interface Scorer {
   /** The log-probability of each token after those before it; the first has none. */
   computeLogprobs(
@@ -70,7 +70,7 @@ export interface Trainer {
     lossFn: LossFnType,
     options?: { readonly lossFnConfig?: LossFnConfig | undefined },
   ): PromiseLike<ForwardBackwardOutput>;
-  /** A pass with a loss of one's own; needed by preference learning. */
+  /** A pass with a custom loss; needed by preference learning. */
   forwardBackwardCustom?(data: readonly Datum[], lossFn: CustomLossFn): PromiseLike<ForwardBackwardOutput>;
   /** Needed by preference learning and for `microBatches`. */
   optimStep?(adamParams?: AdamParamsInput): PromiseLike<{ readonly metrics?: Readonly<Record<string, number>> }>;
@@ -86,11 +86,11 @@ export interface Service {
   }): PromiseLike<Trainer>;
   /** With the weights of a checkpoint and a new optimizer. */
   createTrainingClientFromState(path: string, options?: { readonly signal?: AbortSignal }): PromiseLike<Trainer>;
-  /** With the weights and the optimizer of a checkpoint: training goes on exactly. */
+  /** With the weights and the optimizer of a checkpoint: training resumes exactly. */
   createTrainingClientFromStateWithOptimizer(
     path: string,
     options?: { readonly signal?: AbortSignal },
   ): PromiseLike<Trainer>;
-  /** Asked which checkpoints are left when the last one of a run is gone. */
+  /** Used to find the checkpoints that remain when the last one of a run is gone. */
   createRestClient?(): { getWeightsInfoByTinkerPath(path: string): PromiseLike<unknown> };
 }

@@ -1,4 +1,4 @@
-/** The names of the options of each loop, by which a misspelt one is refused. Each list fails to compile when it lacks one. */
+/** Option names of each loop, for rejecting unknown ones. A list that lacks a name does not compile. */
 import type { OptionNames } from "@tinklet/wire/options";
 import type { PolicyGradientOptions, Problem } from "./loops/policy-gradient.ts";
 import type { SupervisedOptions } from "./loops/supervised.ts";

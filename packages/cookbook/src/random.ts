@@ -1,4 +1,4 @@
-/** Randomness that can be repeated: everything is a pure function of a seed, so that resuming needs no saved state. */
+/** Seeded randomness: everything is a pure function of a seed, so that resuming needs no saved state. */
 
 /** Numbers in [0, 1) from a 32-bit seed (mulberry32). */
 export function seededRandom(seed: number): () => number {

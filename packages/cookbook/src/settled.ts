@@ -1,4 +1,4 @@
-/** A promise whose failure is looked at later: it must not end the process in the meantime. */
+/** Marks a promise as handled: its failure is reported when it is awaited, not as an unhandled rejection before. */
 export function settled<T>(work: PromiseLike<T>): Promise<T> {
   const promise = Promise.resolve(work);
   promise.catch(() => {});

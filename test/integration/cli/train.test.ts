@@ -224,7 +224,7 @@ describe("train", () => {
     const left = await tool.run(train("gone", "--max-steps", "4"), { env });
     expect(left).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining("cannot go on: the server has no checkpoint"),
+      stderr: expect.stringContaining("cannot resume: the server has no checkpoint"),
     });
     expect(left.stderr).toContain(`(--from ${records()[0].state_path})`);
     const deleted = await tool.run(["run", "delete", "gone", "--yes"], { env });

@@ -1,8 +1,8 @@
 /**
- * Keeps a run within a sum of money (`tinklet train --max-cost`, `beforeStep: budget(price, 30)`). The rule, all of it: before a step
- * is submitted, the price of everything that the run has ever submitted plus that of this step, its evaluations included, must
- * not exceed the sum. Tokens are noted in the run's `spending.jsonl` before they go out and never taken back, so that steps in flight,
- * lost steps, and earlier calls count.
+ * Keeps a run within a sum of money (`tinklet train --max-cost`, `beforeStep: budget(price, 30)`). The rule: before a step is
+ * submitted, the price of everything that the run has submitted so far plus that of this step, its evaluations included, must not
+ * exceed the sum. Tokens are recorded in `spending.jsonl` before they are sent and never removed, so that steps in flight, lost
+ * steps, and earlier calls count.
  */
 import { omitUndefined } from "@tinklet/wire/options";
 import { inputTokens } from "../loops/nll.ts";

@@ -25,7 +25,7 @@ describe("prompts of a step", () => {
     expect(prompts).toEqual({ sent: 0, cached: 0 });
   });
 
-  it("is told with a step and stays out of its metrics", async () => {
+  it("is in the event of a step and stays out of its metrics", async () => {
     const trainer = await new BigramService(8).createLoraTrainingClient();
     const once = {
       initialObservation: () => ({ tokens: [1, 2, 3] }),

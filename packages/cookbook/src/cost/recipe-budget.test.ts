@@ -13,7 +13,7 @@ it("counts what other stages submitted, and the stage itself once", async () => 
       await using run = await RunFolder.open(join(folder, stage));
       await run.appendSpending({ step: 0, train_tokens: 1e6, evaluate_tokens: 0, sample_tokens: 1e6 });
     }
-    await mkdir(join(folder, "notes")); // somebody's
+    await mkdir(join(folder, "notes")); // the user's
     await writeFile(join(folder, "result.json"), "{}");
     const price = { prefill: 1, sample: 2, train: 3, asOf: "2026-01-01" };
     const planned = {

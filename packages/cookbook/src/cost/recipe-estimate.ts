@@ -1,4 +1,4 @@
-/** What a recipe would take, before anything is trained or paid for: it is run against a service that computes nothing. */
+/** Tokens that a recipe would use, before anything is trained or paid for: it runs against a service that computes nothing. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -29,15 +29,15 @@ export interface RecipeEstimate {
   readonly total: Required<TokenCounts>;
 }
 
-/** A stage that has taken so many tokens and two steps is cut short, and its other steps are taken to be like these. */
+/** A stage ends after this many tokens, but not before its second step; its other steps are extrapolated. */
 const enoughTokens = 500_000;
 
 /**
- * Runs a recipe against a service that computes nothing, in a folder that is removed, and counts. Data are read, answers are as long as they
- * may be and without a meaning: what is trained on examples is exact, what is sampled is the most that single answers take. Conversations
- * with an environment that ends when it does not understand may be longer in truth.
+ * Runs a recipe against a service that computes nothing, in a temporary folder, and counts tokens. Data are read; answers have their full
+ * length and no meaning. Counts of training on examples are exact, counts of single answers are upper bounds. Conversations with an
+ * environment that ends at an unreadable answer may be longer in a real run.
  *
- * @throws InvalidInputError when it is no recipe; whatever the recipe throws.
+ * @throws InvalidInputError when it is not a recipe; the errors of the recipe itself.
  *
  * @example
  * ```ts

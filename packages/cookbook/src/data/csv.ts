@@ -1,6 +1,6 @@
 /**
  * CSV by RFC 4180: a first line of names, then one record per line; a quoted cell may hold commas, line breaks and doubled quotes. A
- * tab instead of the comma is TSV. Every cell is a text. Read as a stream, every failure with its line number.
+ * tab instead of the comma is TSV. Every cell is a string. Reads a stream; errors have line numbers.
  */
 import { createReadStream } from "node:fs";
 import { DataError } from "./data-error.ts";
@@ -10,7 +10,7 @@ import { type JsonLine, unreadable } from "./jsonl.ts";
  * Reads a CSV file with a line of names.
  *
  * @param separator - @defaultValue ","
- * @throws {@link DataError} naming file and line, where a record begins.
+ * @throws {@link DataError} with the file and the line on which the record begins.
  *
  * @example
  * ```ts

@@ -83,7 +83,7 @@ describe("Parquet", () => {
   });
 
   it("says what is no Parquet", async () => {
-    await expect(all(readData(file("x.parquet", "hello, this is a text")))).rejects.toThrow(
+    await expect(all(readData(file("x.parquet", "hello, this is not Parquet")))).rejects.toThrow(
       /x\.parquet: is not Parquet/,
     );
     const cut = readFileSync(parquet("snappy.parquet")).subarray(0, 500);

@@ -1,4 +1,4 @@
-/** Which files of a dataset's repository are the part that was asked for. Goes by names alone, as most datasets are laid out. */
+/** Selects the files of a split from a dataset's repository, by their names alone. */
 import { extname } from "node:path";
 import { DataError } from "./data-error.ts";
 
@@ -15,7 +15,7 @@ const lastOf = (part: string) => part.slice(part.lastIndexOf("/") + 1);
  * The files of a part, in order.
  *
  * @param wanted - `main/test`, or `test` where only one part ends so. @defaultValue the training split, or all there is
- * @throws {@link DataError} naming the parts that there are, when it is none or several.
+ * @throws {@link DataError} naming the parts that there are, when none or several fit.
  */
 export function chosenFiles(files: readonly string[], wanted: string | undefined, dataset: string): readonly string[] {
   const data = files.filter((file) => formats.includes(extname(file).toLowerCase()));

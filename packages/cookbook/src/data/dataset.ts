@@ -1,5 +1,5 @@
 /**
- * Rendered examples in batches. The order of an epoch is a pure function of seed and epoch, so a run can go on at any
+ * Rendered examples in batches. The order of an epoch is a pure function of seed and epoch, so a run can resume at any
  * step; equal examples are never divided between training and evaluation.
  */
 
@@ -7,7 +7,7 @@ import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
 import { derivedSeed, permutation } from "../random.ts";
 
-/** Data in batches, shuffled anew for each epoch. The last batch of an epoch may be smaller. */
+/** Data in batches, shuffled again for each epoch. The last batch of an epoch may be smaller. */
 export class BatchedDataset<T> {
   readonly #data: readonly T[];
   readonly #seed: number;
@@ -18,7 +18,7 @@ export class BatchedDataset<T> {
   constructor(data: readonly T[], options: { readonly batchSize: number; readonly seed?: number }) {
     checkOptions("BatchedDataset", options, { batchSize: true, seed: true });
     if (!Number.isInteger(options.batchSize) || options.batchSize < 1) {
-      throw new InvalidInputError("batchSize", `must be an integer above 0, and is ${options.batchSize}`);
+      throw new InvalidInputError("batchSize", `must be an integer above 0, got ${options.batchSize}`);
     }
     this.#data = data;
     this.#seed = options.seed ?? 0;

@@ -1,20 +1,20 @@
 /**
- * What becomes of a conversation whose template writes an earlier answer otherwise than the model wrote it: without its reasoning, or
- * with another token at its end. One sequence cannot then show every answer what came before it when it was sampled.
+ * What to do with a conversation whose template renders an earlier answer differently from the sampled one: without its reasoning, or
+ * with another end token. One sequence cannot then show every answer the context in which it was sampled.
  */
 import { createChat } from "@tinklet/models/chat";
 import { InvalidInputError, type Tokenizer } from "@tinklet/sdk";
 
 /**
- * - `detect`: one example where the template keeps what was said, judged by what it writes for this conversation; else as few as show
- *   every answer its own past.
+ * - `detect`: one example where the template keeps earlier answers, checked for each conversation; else as few examples as show every
+ *   answer its own context.
  * - `split`: an example for each answer, as the official cookbook does for such families.
  * - `refuse`: an error names the message that changed.
  */
 export type HistoryPolicy = "detect" | "split" | "refuse";
 const policies: readonly HistoryPolicy[] = ["detect", "split", "refuse"];
 
-/** Policies by the name of the family ({@link createChat}'s `format.name`). Lay your own over them: `{ ...historyPolicies, mine: "split" }`. */
+/** Policies by the name of the family ({@link createChat}'s `format.name`). To extend them: `{ ...historyPolicies, mine: "split" }`. */
 export type HistoryPolicies = Readonly<Record<string, HistoryPolicy>>;
 
 /** The families whose policy is not `detect`. */
@@ -26,6 +26,6 @@ export const historyPolicies: HistoryPolicies = {
 export function historyPolicyOf(tokenizer: Tokenizer, table: HistoryPolicy | HistoryPolicies): HistoryPolicy {
   const policy = typeof table === "string" ? table : (table[createChat(tokenizer).format.name] ?? "detect");
   if (!policies.includes(policy))
-    throw new InvalidInputError("history", `must be one of ${policies.join(", ")}, and is ${String(policy)}`);
+    throw new InvalidInputError("history", `must be one of ${policies.join(", ")}, got ${String(policy)}`);
   return policy;
 }

@@ -1,5 +1,5 @@
 /**
- * JSON Lines: one value per line, read as a stream, every failure with its line number. Lines end at `\n` alone (and a `\r`
+ * JSON Lines: one value per line, read as a stream; errors have line numbers. Lines end at `\n` alone (and a `\r`
  * before it): `node:readline` would also break at U+2028, which JSON allows inside a string.
  */
 import { createReadStream } from "node:fs";

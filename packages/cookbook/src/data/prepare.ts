@@ -1,4 +1,4 @@
-/** From a data file to what the supervised loop trains and evaluates on, with the figures that a person wants to see first. */
+/** From a data file to the data of the supervised loop: training and evaluation sets, with a summary of their sizes. */
 import { createHash } from "node:crypto";
 import type { Tokenizer } from "@tinklet/sdk";
 import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
@@ -28,7 +28,7 @@ export interface PrepareOptions extends Omit<DatumOptions, "reduction"> {
   readonly testShare?: number;
   /** Random seed of the split. @defaultValue 0 */
   readonly seed?: number;
-  /** Told how many conversations became several examples, where some did. @defaultValue `console.warn` */
+  /** Called with a warning when conversations were split into several examples. @defaultValue `console.warn` */
   readonly onWarning?: (text: string) => void;
 }
 
@@ -62,7 +62,7 @@ export interface PreparedData {
 /**
  * Reads, renders and splits a file of examples.
  *
- * @throws {@link DataError} naming file and line, or when nothing is left to learn from.
+ * @throws {@link DataError} naming file and line, or when no example has a token to learn.
  */
 export async function prepareSupervised(
   file: string,
@@ -106,7 +106,7 @@ function prepared(
   const rendered = convertAll(examples, render);
   const split = splitOf(rendered);
   if (split.conversations > 0) (options.onWarning ?? console.warn)(splitWarning(split));
-  // Whole conversations: a part of one must not be evaluated on when another was trained on.
+  // Splits whole conversations: parts of one conversation must not be in both training and evaluation.
   const key = (parts: readonly Rendered[]) => parts.map(({ tokens }) => tokens.join(",")).join("|");
   const apart = splitData(rendered, { share: testShare, seed, key });
   const [train, test] = [apart.train.flat(), apart.test.flat()];
@@ -136,7 +136,7 @@ function splitOf(rendered: readonly (readonly Rendered[])[]): PreparedData["spli
 }
 
 const splitWarning = ({ conversations, examples }: PreparedData["split"]) =>
-  `${conversations} conversation${conversations === 1 ? "" : "s"} became ${examples} examples: the model's chat template rewrites earlier answers, and each is learned with what came before it when it was given.`;
+  `${conversations} conversation${conversations === 1 ? "" : "s"} became ${examples} examples: the model's chat template rewrites earlier answers, so each answer is learned with the context in which it was given.`;
 
 function digestOf(rendered: readonly Rendered[]): string {
   const hash = createHash("sha256");

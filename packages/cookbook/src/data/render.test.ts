@@ -105,11 +105,11 @@ describe("a template that rewrites earlier answers", () => {
     const refusing = renderExamples(forgetful, { history: "refuse" });
     expect(() => refusing(toExample(thought, place))).toThrow("the chat template changes message 1");
     expect(() => renderExamples(forgetful, { history: "keep" as "split" })).toThrow(
-      "history: must be one of detect, split, refuse, and is keep",
+      "history: must be one of detect, split, refuse, got keep",
     );
   });
 
-  it("is told how many examples it became, and never divided between training and evaluation", () => {
+  it("is reported with its number of examples, and never divided between training and evaluation", () => {
     const warnings: string[] = [];
     const examples = [...Array.from({ length: 6 }, (_, i) => said(`a${i}`, "hm|B", "c", "hm|D")), said("a", "B")];
     const options = { testShare: 2, onWarning: (text: string) => warnings.push(text) };
@@ -173,7 +173,7 @@ it("an example that a program makes needs neither file nor line", () => {
 it("a misspelt choice of what to train on is refused by name", () => {
   const text = toExample({ text: "hello" }, { file: "x.jsonl", line: 1 });
   expect(() => renderExample(text, letterTokenizer(), { trainOn: "last" as "last_answer" })).toThrow(
-    "trainOn: must be one of last_answer, all_answers, everything, and is last",
+    "trainOn: must be one of last_answer, all_answers, everything, got last",
   );
 });
 

@@ -1,7 +1,6 @@
 /**
- * From an example to tokens and the weight of each in the loss, by the model's own chat template. The text is cut where a
- * prompt at sampling time would end and each piece is encoded by itself, so that training sees the same token boundaries
- * as sampling.
+ * From an example to tokens and loss weights, by the model's own chat template. The text is cut where a prompt ends in
+ * sampling and each piece is encoded by itself, so that training has the same token boundaries as sampling.
  */
 
 import { type Chat, createChat } from "@tinklet/models/chat";
@@ -40,8 +39,8 @@ export interface RenderAllOptions extends RenderOptions {
 export type RenderAll = (example: Example) => readonly Rendered[];
 
 /**
- * Makes the function that renders examples for a model: each becomes one, or several where the template rewrites what was said and
- * several answers are learned. See {@link renderExample} for what an answer is.
+ * Makes the function that renders examples for a model: each becomes one, or several where the template rewrites earlier
+ * answers and several answers are learned. See {@link renderExample} for what an answer is.
  *
  * @throws InvalidInputError for an option that does not exist.
  *
@@ -55,7 +54,7 @@ export function renderExamples(tokenizer: Tokenizer, options: RenderAllOptions =
   checkOptions("renderExamples", options, { trainOn: true, history: true });
   const { trainOn = "all_answers", history = historyPolicies } = options;
   checkTrainOn(trainOn);
-  const policy = tokenizer.hasChatTemplate ? historyPolicyOf(tokenizer, history) : "detect"; // texts alone
+  const policy = tokenizer.hasChatTemplate ? historyPolicyOf(tokenizer, history) : "detect"; // completions and plain texts only
   return (example) => rendered(example, tokenizer, trainOn, policy);
 }
 
@@ -77,7 +76,7 @@ export function renderExample(example: Example, tokenizer: Tokenizer, options: R
 
 function checkTrainOn(trainOn: TrainOn): void {
   if (!trainOnChoices.includes(trainOn))
-    throw new InvalidInputError("trainOn", `must be one of ${trainOnChoices.join(", ")}, and is ${String(trainOn)}`);
+    throw new InvalidInputError("trainOn", `must be one of ${trainOnChoices.join(", ")}, got ${String(trainOn)}`);
 }
 
 function rendered(example: Example, tokenizer: Tokenizer, trainOn: TrainOn, history: HistoryPolicy): Rendered[] {
@@ -104,7 +103,7 @@ function chatOf(tokenizer: Tokenizer): Chat {
   return known;
 }
 
-/** Tokens and their weights, gathered piece by piece. */
+/** Tokens and their weights, collected piece by piece. */
 class Pieces {
   readonly #tokens: number[] = [];
   readonly #weights: number[] = [];
@@ -125,7 +124,7 @@ class Pieces {
     if (text !== "") this.add(this.tokenizer.encode(text, { addSpecialTokens: false }), weighted);
   }
 
-  /** An answer: what follows the token that ends the turn (often a line break) is the template's, not the model's. */
+  /** An answer: text after the token that ends the turn (often a line break) is written by the template, not the model. */
   addAnswer(text: string): void {
     const tokens = this.tokenizer.encode(text, { addSpecialTokens: false });
     const ends = tokens.findLastIndex((token) => this.tokenizer.eosTokenIds.includes(token)) + 1 || tokens.length;
@@ -133,7 +132,7 @@ class Pieces {
     this.add(tokens.slice(ends), false);
   }
 
-  /** Without the tail that carries no weight: nothing would be learned from it. */
+  /** Without the tail that has no weight: nothing would be learned from it. */
   trimmed(): Rendered {
     const length = this.#weights.lastIndexOf(1) + 1;
     return { tokens: this.#tokens.slice(0, length), weights: this.#weights.slice(0, length) };
@@ -148,7 +147,7 @@ interface ConversationOptions {
 
 type ChatExample = Extract<Example, { readonly kind: "chat" }>;
 
-/** What the template writes before an answer and up to its end. */
+/** The rendered text before an answer and up to its end. */
 interface Answer {
   readonly index: number;
   readonly before: string;
@@ -183,7 +182,7 @@ function conversation(example: ChatExample, options: ConversationOptions): Rende
     }),
   );
   const examples: Rendered[] = [];
-  // From the end: the longest conversation shows as many answers as the template kept, the next one those that are left.
+  // From the end: the longest conversation has as many answers as the template kept; the next one has the remaining ones.
   for (let last = left.at(-1); last !== undefined; last = left.at(-1)) {
     const whole = last.after;
     const shown = left.filter(
@@ -202,9 +201,13 @@ function conversation(example: ChatExample, options: ConversationOptions): Rende
 
 function rewritten({ index }: Answer, isLast: boolean, place: Place): DataError {
   if (isLast)
-    return new DataError(place, `the chat template writes message ${index} otherwise than it asks for it`, {
-      hint: "The template opens the answer with a text that this answer does not begin with, for example reasoning.",
-    });
+    return new DataError(
+      place,
+      `the chat template renders message ${index} differently from the prompt that asks for it`,
+      {
+        hint: "The prompt ends with the beginning of an answer, for example of reasoning, that this answer does not have.",
+      },
+    );
   return new DataError(place, `the chat template changes message ${index} when others follow it`, {
     hint: "Train on the last answer alone (last_answer), or on examples of their own for the others (renderExamples).",
   });
@@ -213,7 +216,7 @@ function rewritten({ index }: Answer, isLast: boolean, place: Place): DataError 
 /** Answers of one text, each of which continues the one before it. */
 function sequence(answers: readonly Answer[], tokenizer: Tokenizer): Rendered {
   const pieces = new Pieces(tokenizer);
-  let at = 0; // how much of the text is in the pieces
+  let at = 0; // characters of the text that are in the pieces
   for (const { before, after } of answers) {
     pieces.addText(before.slice(at), false);
     pieces.addAnswer(after.slice(before.length));
@@ -227,7 +230,7 @@ export type Reduction = "sum" | "mean";
 
 /** How rendered tokens become a datum. */
 export interface DatumOptions {
-  /** Tokens that fit into the context; what is longer loses its end. @defaultValue no limit */
+  /** Longer examples are cut to this many tokens. @defaultValue no limit */
   readonly maxLength?: number | undefined;
   /** @defaultValue "sum" */
   readonly reduction?: Reduction | undefined;

@@ -1,6 +1,6 @@
 /** What an environment is: tokens in, tokens out, a reward for each turn. Types only; rolling them out is `rollout.ts`. */
 
-/** What the policy is asked. */
+/** The prompt of one turn. */
 export interface Observation {
   /** The whole prompt, as token ids. */
   readonly tokens: readonly number[];
@@ -8,11 +8,11 @@ export interface Observation {
   readonly stop?: readonly number[] | readonly string[];
   /** The longest answer, in tokens. @defaultValue the run's sampling parameters */
   readonly maxTokens?: number;
-  /** Whose turn it is, counted from 0, in environments of several players. @defaultValue 0 */
+  /** The player whose turn it is, from 0, in environments of several players. @defaultValue 0 */
   readonly player?: number;
 }
 
-/** What the policy answered. */
+/** The answer of the policy. */
 export interface Action {
   readonly tokens: readonly number[];
   /** Log-probability of each token when it was sampled. */
@@ -21,7 +21,7 @@ export interface Action {
   readonly stopReason: string;
 }
 
-/** What came of an action. */
+/** The result of an action. */
 export interface StepResult {
   /** Of the player that acted; higher is better. */
   readonly reward: number;
@@ -33,7 +33,7 @@ export interface StepResult {
   readonly playerRewards?: readonly number[];
   /** Figures for the metrics, averaged under `env/all/`. */
   readonly metrics?: Readonly<Record<string, number>>;
-  /** What a person would want to see of this turn; kept in the rollout summaries. */
+  /** Details of this turn for people to read; kept in the rollout summaries. */
   readonly logs?: Readonly<Record<string, string | number | boolean>>;
 }
 

@@ -1,4 +1,4 @@
-/** Back-pressure of rollouts: so many episodes at once, groups taken whole and in order. */
+/** Limits how many episodes run at the same time; groups start as a whole and in order. */
 
 /** Places for episodes. */
 export class EpisodeLimit {

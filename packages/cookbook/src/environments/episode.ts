@@ -19,7 +19,7 @@ export const invalid = (place: CallPlace, problem: string) =>
 
 export function checkReward(reward: unknown, place: CallPlace): void {
   if (typeof reward !== "number" || !Number.isFinite(reward))
-    throw invalid(place, `must give a finite reward, and gave ${String(reward)}`);
+    throw invalid(place, `must give a finite reward, got ${String(reward)}`);
 }
 
 export function checkedObservation(value: Observation | undefined, place: CallPlace): Observation {
@@ -49,7 +49,7 @@ export async function actions(
       ...omitUndefined({ signal }),
     }));
   } catch (error) {
-    // What the server refuses (a prompt beyond its context) is what the environment asked; all else is the server's failure.
+    // A prompt that the server rejects (longer than its context) is the environment's failure; any other error is the server's.
     if (signal?.aborted || !refusesPrompt(error)) throw error;
     const said = error instanceof Error ? error.message : String(error);
     throw new EnvironmentError({

@@ -28,7 +28,7 @@ export interface GuardOptions {
 }
 
 /**
- * Calls a function of an environment. What it does after its time is ignored, also when it fails then.
+ * Calls a function of an environment. A result or failure after the time limit is ignored.
  *
  * @throws {@link EnvironmentError}; the signal's reason when aborted.
  */
@@ -45,7 +45,7 @@ export async function guardedCall<T>(
   let release = () => {};
   const ended = new Promise<never>((_, reject) => {
     const cancel = clock.timer(timeLimitMs, () => reject(failed("timed_out", `took more than ${timeLimitMs} ms`)));
-    const abort = () => setImmediate(() => reject(signal?.reason)); // a failure of the same moment comes first
+    const abort = () => setImmediate(() => reject(signal?.reason)); // a failure in the same tick is reported first
     signal?.addEventListener("abort", abort, { once: true });
     release = () => {
       cancel();
@@ -62,7 +62,7 @@ export async function guardedCall<T>(
         cause,
       );
     });
-    called.catch(() => {}); // late failures have no reader
+    called.catch(() => {}); // a failure after the time limit is ignored
     return await Promise.race([called, ended]);
   } catch (error) {
     own.abort(error);

@@ -55,7 +55,7 @@ describe("the continuation rule", () => {
     expect(one!.mask.filter((own) => own === 1).length).toBe(6);
   });
 
-  it("begins anew where the template rewrites what was said", async () => {
+  it("encodes the whole text again where the template rewrites an answer", async () => {
     const forgetful = letterTokenizer({ forgetful: true });
     const sampler = scripted(() => "think|ab<end>", forgetful);
     const { groups } = await rolloutGroups([threeTurns(forgetful)], { sampler, groupSize: 1, strategy });

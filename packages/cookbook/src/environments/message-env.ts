@@ -1,13 +1,13 @@
 /**
- * Environments in messages instead of tokens, by the model's own chat template. Owns the continuation rule: where the template's
- * text for the whole conversation begins with the last prompt and the answer as sampled, the next prompt is those tokens and the
- * encoding of the rest; else it is encoded anew.
+ * Environments in messages instead of tokens, by the model's own chat template. Contains the continuation rule: if the rendered
+ * conversation begins with the last prompt and the sampled answer, the next prompt is those tokens and the encoding of the rest;
+ * otherwise the whole text is encoded again.
  */
 import type { Chat, ChatMessage, ChatTool, RenderedChat, Reply } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/sdk";
 import type { Action, Env, EnvGroup, MakeEnvs, Observation, StepResult } from "./env.ts";
 
-/** A model's answer, read back. */
+/** A model's answer, parsed. */
 export interface ReplyMessage extends Reply {
   /** Everything that was written, without the token that ends the turn. */
   readonly raw: string;
@@ -15,7 +15,7 @@ export interface ReplyMessage extends Reply {
   readonly isCut: boolean;
 }
 
-/** What came of a reply. */
+/** The result of a reply. */
 export interface MessageStep extends Omit<StepResult, "next"> {
   /** What is said next, after the model's reply; needed unless the episode is over. */
   readonly messages?: readonly ChatMessage[];
@@ -28,7 +28,7 @@ export interface MessageEnv {
   close?(): void | Promise<void>;
 }
 
-/** How conversations are written and read. */
+/** How conversations are rendered and parsed. */
 export interface ConversationOptions {
   /** Of the model that answers: `createChat(tokenizer)` of `@tinklet/models/chat`. */
   readonly chat: Chat;
@@ -68,7 +68,7 @@ export class Conversation {
     return { tokens: this.#tokens, stop: chat.endTokenIds, ...(maxTokens === undefined ? {} : { maxTokens }) };
   }
 
-  /** Reads the answer to the last prompt and takes it into the conversation. */
+  /** Parses the answer to the last prompt and appends it to the conversation. */
   read({ tokens, stopReason }: Action): ReplyMessage {
     const { chat, tokenizer } = this.#options;
     const rendered = this.#rendered as RenderedChat;
@@ -80,7 +80,7 @@ export class Conversation {
     return reply;
   }
 
-  /** Calls go back as the template writes them where it knows tools; elsewhere as the model wrote them, which continues. */
+  /** Calls become `tool_calls` if the template supports tools; otherwise they stay the text that was sampled, which the next prompt continues. */
   #message({ raw, text, toolCalls }: ReplyMessage): ChatMessage {
     if (toolCalls.length === 0 || !this.#options.chat.templateReadsTools) return { role: "assistant", content: raw };
     const calls = toolCalls.map((call, at) => ({
@@ -118,7 +118,7 @@ export function messageEnv(env: MessageEnv, options: ConversationOptions): Env {
   };
 }
 
-/** A group of conversations that begin alike. @param make - makes one of them */
+/** A group of conversations with the same beginning. @param make - makes one of them */
 export function messageEnvs(
   name: string,
   options: ConversationOptions & { readonly tags?: readonly string[] },

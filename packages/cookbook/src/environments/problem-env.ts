@@ -1,11 +1,11 @@
-/** Questions with a check: the environment that most rewards need. */
+/** Questions with a check: the simplest environment. */
 import type { ChatMessage } from "@tinklet/models/chat";
 import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import type { EnvGroup } from "./env.ts";
 import { type ConversationOptions, messageEnvs, type ReplyMessage } from "./message-env.ts";
 
-/** What a check says of an answer: right or wrong, a reward, or a reward with figures. */
+/** The verdict on an answer: right or wrong, a reward, or a reward with metrics. */
 export type Verdict =
   | boolean
   | number
@@ -35,7 +35,7 @@ const problemNames: OptionNames<ProblemOptions> = {
 };
 
 /**
- * A question whose answers are checked, each asked anew.
+ * A question whose answers are checked. Each answer is an episode of one turn.
  *
  * @throws InvalidInputError for options that are unknown or missing.
  *
@@ -50,7 +50,7 @@ export function problemEnv(options: ProblemOptions): EnvGroup {
   if (typeof check !== "function") throw new InvalidInputError("check", "must be a function of the answer");
   const messages = typeof question === "string" ? [{ role: "user", content: question }] : question;
   if (!Array.isArray(messages) || messages.length === 0)
-    throw new InvalidInputError("question", "must be a text or a list of messages");
+    throw new InvalidInputError("question", "must be a string or a list of messages");
   return messageEnvs(name ?? shortened(String(messages.at(-1)?.content)), conversation, () => ({
     initialMessages: () => messages,
     async step(reply) {

@@ -14,7 +14,7 @@ const chat = createChat(tokenizer);
 const good = problemEnv({ chat, tokenizer, question: "good?", check: (answer) => answer.startsWith("yes") });
 const says = (text: string) => new ScriptedSampler(tokenizer, () => text);
 
-/** A group whose environments do as they are told when they are stepped. */
+/** A group whose environments run the given function in each step. */
 function group(name: string, step: (index: number, signal: AbortSignal) => StepResult | Promise<StepResult>): EnvGroup {
   return {
     name,
@@ -59,9 +59,9 @@ describe("rolloutGroups", () => {
     ],
     ["rejects", () => Promise.reject("plain"), "threw", "step threw plain"],
     ["hangs", () => new Promise(() => {}), "timed_out", "step took more than 500 ms"],
-    ["returns NaN", () => done(Number.NaN), "invalid", "step must give a finite reward, and gave NaN"],
-    ["returns nothing", () => undefined as never, "invalid", "step must give a finite reward, and gave undefined"],
-    ["goes on without a question", () => ({ reward: 0, done: false }), "invalid", "step gave no tokens to answer"],
+    ["returns NaN", () => done(Number.NaN), "invalid", "step must give a finite reward, got NaN"],
+    ["returns nothing", () => undefined as never, "invalid", "step must give a finite reward, got undefined"],
+    ["continues without a prompt", () => ({ reward: 0, done: false }), "invalid", "step gave no tokens to answer"],
   ])("loses the group of an environment that %s, and no other", async (_, step, kind, message) => {
     const clock = new FakeClock();
     const broken = group("broken", (index) => (index === 1 ? step(index) : done(1)));
@@ -106,7 +106,7 @@ describe("rolloutGroups", () => {
     expect((await roll([ranked])).groups[0]?.totalRewards).toEqual([0, 11, 22]);
   });
 
-  it("retries the whole group with other seeds, and keeps what finished where it is told so", async () => {
+  it("retries the whole group with other seeds, and keeps finished episodes by the strategy `keep`", async () => {
     const seeds: number[] = [];
     const flaky = (until: number): EnvGroup => ({
       name: "flaky",
@@ -126,10 +126,10 @@ describe("rolloutGroups", () => {
     expect(tooFew).toMatchObject({ groups: [], failed: [{ env: 0 }] });
   });
 
-  it("ends with the failure where it is told so", async () => {
+  it("throws the failure by the strategy `fail`", async () => {
     const broken = group("broken", () => done(Number.POSITIVE_INFINITY));
     await expect(roll([good, broken], { strategy: { onFailure: "fail" } })).rejects.toThrow(
-      "broken, environment 0: step must give a finite reward, and gave Infinity",
+      "broken, environment 0: step must give a finite reward, got Infinity",
     );
   });
 
@@ -142,7 +142,7 @@ describe("rolloutGroups", () => {
     await expect(roll([good], { sampler: refusing(new Error("connection lost")) })).rejects.toThrow("connection lost");
   });
 
-  it("has no more episodes at once than allowed, whole groups in order", async () => {
+  it("runs at most `maxEpisodes` at once, whole groups in order", async () => {
     let [open, most] = [0, 0];
     const counted = group("g", async () => {
       most = Math.max(most, ++open);

@@ -1,7 +1,7 @@
 /**
- * Rolls out groups of environments against a sampler: all at once up to a limit, each call of an environment with a time
- * limit, each failure dealt with by a stated strategy. An environment that fails costs its group, never the run; a sampler that
- * fails is the server's failure and is passed on.
+ * Rolls out groups of environments against a sampler: concurrently up to a limit, each call of an environment with a time
+ * limit, each failure handled by a strategy. A failed environment costs its group, never the run; a failed sampler is the
+ * server's failure and is thrown.
  */
 import { setMaxListeners } from "node:events";
 import { type Clock, InvalidInputError, type SamplingParamsInput, systemClock } from "@tinklet/sdk";
@@ -26,7 +26,7 @@ import { EnvironmentError, type GuardOptions, guardedCall } from "./guarded-call
  * What happens to a group in which an episode failed.
  *
  * - `fail`: the failure ends the run. For finding mistakes.
- * - `retry`: the whole group is rolled out again, so many times, with other seeds; then it is left out.
+ * - `retry`: the whole group is rolled out again, up to `retries` times, with other seeds; then it is left out.
  * - `keep`: the episodes that finished are kept where there are at least `smallestGroup`; else the group is left out.
  */
 export type RolloutStrategy =
@@ -79,11 +79,11 @@ const optionNames: OptionNames<RolloutOptions> = {
   onFailure: true,
 };
 
-/** What became of the groups. */
+/** The groups that were rolled out and those that failed. */
 export interface Rollouts {
   /** The groups that can be used, in order. */
   readonly groups: readonly TrajectoryGroup[];
-  /** Why the others cannot: the last failure of each. */
+  /** The last failure of each other group. */
   readonly failed: readonly EpisodeFailure[];
 }
 
@@ -106,7 +106,7 @@ export async function rolloutGroups(groups: readonly EnvGroup[], options: Rollou
 
 /** Rollouts that were begun. */
 export interface StartedRollouts {
-  /** What becomes of each group, in order: for whoever wants the first ones before the last ones end. Failures are also those of `all`. */
+  /** The result of each group, in order, so that the first ones can be used before the last ones end. A failure here also rejects `all`. */
   readonly each: readonly Promise<TrajectoryGroup | EpisodeFailure>[];
   readonly all: Promise<Rollouts>;
 }
@@ -125,12 +125,12 @@ export function startRollouts(
     limit
       .run(groupSize, () => rolloutGroup(group, { ...options, signal }, derivedSeed(seed, index)))
       .catch((error: unknown) => {
-        stop.abort(error); // what the other groups are at is of no use any more
+        stop.abort(error); // the results of the other groups are not needed
         throw error;
       }),
   );
   const all = gathered(each, options.signal);
-  for (const one of [...each, all]) one.catch(() => {}); // looked at later, or never
+  for (const one of [...each, all]) one.catch(() => {}); // awaited later, or never
   return { each, all };
 }
 
@@ -153,19 +153,16 @@ export function checkRollout(options: RolloutSettings): void {
   const { groupSize = 8, maxTurns = 32, maxEpisodes = 256, envTimeLimitMs = 60_000, strategy } = options;
   for (const [name, value] of Object.entries({ groupSize, maxTurns, maxEpisodes, envTimeLimitMs })) {
     if (!Number.isInteger(value) || value < 1)
-      throw new InvalidInputError(name, `must be an integer above 0, and is ${value}`);
+      throw new InvalidInputError(name, `must be an integer above 0, got ${value}`);
   }
   if (strategy === undefined) return;
   const { onFailure } = strategy;
   if (onFailure !== "fail" && onFailure !== "retry" && onFailure !== "keep")
-    throw new InvalidInputError("strategy.onFailure", `must be fail, retry or keep, and is ${String(onFailure)}`);
+    throw new InvalidInputError("strategy.onFailure", `must be fail, retry or keep, got ${String(onFailure)}`);
   if (onFailure === "retry" && !(Number.isInteger(strategy.retries) && strategy.retries >= 0))
-    throw new InvalidInputError("strategy.retries", `must be an integer from 0, and is ${strategy.retries}`);
+    throw new InvalidInputError("strategy.retries", `must be an integer from 0, got ${strategy.retries}`);
   if (onFailure === "keep" && !(Number.isInteger(strategy.smallestGroup) && strategy.smallestGroup >= 1))
-    throw new InvalidInputError(
-      "strategy.smallestGroup",
-      `must be an integer above 0, and is ${strategy.smallestGroup}`,
-    );
+    throw new InvalidInputError("strategy.smallestGroup", `must be an integer above 0, got ${strategy.smallestGroup}`);
 }
 
 /** One group by its strategy: its trajectories, or its last failure. */
@@ -276,7 +273,7 @@ async function attemptGroup(group: EnvGroup, options: RolloutOptions, seed: numb
   }
 }
 
-/** The first answers of a group. Environments that ask the same share one request: sample i draws from seed + i. */
+/** The first answers of a group. Environments with equal prompts share one request: sample i uses seed + i. */
 async function firstActions(
   opened: readonly (Observation | undefined)[],
   options: RolloutOptions,

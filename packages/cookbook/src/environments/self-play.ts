@@ -5,11 +5,11 @@ import { derivedSeed } from "../random.ts";
 import type { Env, EnvGroup, StepResult } from "./env.ts";
 import { Conversation, type ConversationOptions, type ReplyMessage } from "./message-env.ts";
 
-/** What a move came to. */
+/** The result of a move. */
 export interface MoveResult {
   /** Of the player that moved, for the move itself: a penalty for one against the rules, for example. @defaultValue 0 */
   readonly reward?: number;
-  /** Rewards of all players when the game is over; absent while it goes on. */
+  /** Rewards of all players when the game is over; absent before. */
   readonly outcome?: readonly number[];
   readonly metrics?: Readonly<Record<string, number>>;
 }
@@ -17,9 +17,9 @@ export interface MoveResult {
 /** A game of two or more players that move in turns. */
 export interface Game {
   readonly players: number;
-  /** Whose turn it is, counted from 0. */
+  /** The player whose turn it is, from 0. */
   readonly turn: number;
-  /** What the player whose turn it is is told, since it was last told something. */
+  /** Messages for the player whose turn it is, since that player's last move. */
   tell(): readonly ChatMessage[];
   /** The move of the player whose turn it is. */
   move(reply: ReplyMessage): MoveResult;
@@ -45,11 +45,11 @@ export function selfPlay(name: string, newGame: (seed: number) => Game, options:
 
 function gameEnv(game: Game, options: ConversationOptions): Env {
   if (!Number.isInteger(game.players) || game.players < 2)
-    throw new InvalidInputError("players", `must be an integer above 1, and is ${game.players}`);
+    throw new InvalidInputError("players", `must be an integer above 1, got ${game.players}`);
   const conversations = Array.from({ length: game.players }, () => new Conversation(options));
   const at = (player: number): Conversation => {
     const own = conversations[player];
-    if (own === undefined) throw new InvalidInputError("turn", `must be below ${game.players}, and is ${player}`);
+    if (own === undefined) throw new InvalidInputError("turn", `must be below ${game.players}, got ${player}`);
     return own;
   };
   const ask = () => ({ ...at(game.turn).ask(game.tell()), player: game.turn });

@@ -8,7 +8,7 @@ import { callTools, type Tool } from "./tools.ts";
 /** Options of {@link toolEnv}. */
 export interface ToolEnvOptions extends Omit<ProblemOptions, "tools"> {
   readonly tools: readonly Tool[];
-  /** Replies that may call tools; the next one is checked as it is. @defaultValue 4 */
+  /** Replies that may call tools; the one after them is checked as the answer. @defaultValue 4 */
   readonly maxCalls?: number;
   /** Added for each call whose arguments were not usable. @defaultValue 0 */
   readonly errorReward?: number;

@@ -8,7 +8,7 @@ export interface StandardSchema<T> {
     readonly version: 1;
     readonly vendor: string;
     readonly validate: (value: unknown) => StandardResult<T> | Promise<StandardResult<T>>;
-    /** Newer validators describe themselves. */
+    /** Newer validators give their JSON schema. */
     readonly jsonSchema?: { readonly input: (options: { readonly target: string }) => unknown };
     readonly types?: { readonly input: unknown; readonly output: T } | undefined;
   };
@@ -24,15 +24,15 @@ export interface ToolOptions<T> {
   readonly description?: string;
   /** Checks the arguments. */
   readonly parameters: StandardSchema<T>;
-  /** JSON schema of the arguments, for the model. @defaultValue what the validator says of itself */
+  /** JSON schema of the arguments, for the model. @defaultValue the validator's own */
   readonly jsonSchema?: unknown;
   readonly run: (args: T, signal: AbortSignal) => unknown;
 }
 
-/** A tool that can be told to a model and called. */
+/** A tool that a model can be given and call. */
 export interface Tool {
   readonly definition: ChatTool;
-  /** Runs it with arguments as the model wrote them. Answers with the result as text, or with what was wrong. */
+  /** Runs it with arguments as the model wrote them. Returns the result as text, or an error message for the model. */
   call(args: string, signal: AbortSignal): Promise<ToolAnswer>;
 }
 
@@ -56,7 +56,7 @@ export interface ToolAnswer {
 export function tool<T>(options: ToolOptions<T>): Tool {
   const { name, description, parameters, run } = options;
   if (!/^[\w-]{1,64}$/.test(name))
-    throw new InvalidInputError("name", `must be 1 to 64 letters, digits, _ or -, and is ${JSON.stringify(name)}`);
+    throw new InvalidInputError("name", `must be 1 to 64 letters, digits, _ or -, got ${JSON.stringify(name)}`);
   const standard = parameters?.["~standard"];
   if (typeof standard?.validate !== "function")
     throw new InvalidInputError("parameters", "must be a standard-schema validator, for example a zod object");
@@ -95,7 +95,7 @@ export function tool<T>(options: ToolOptions<T>): Tool {
 const keyOf = (step: unknown): string =>
   String(typeof step === "object" && step !== null && "key" in step ? step.key : step);
 
-/** Runs the calls of a reply in order. Calls of tools that do not exist are answered with those that do. */
+/** Runs the calls of a reply in order. A call of an unknown tool is answered with the list of known ones. */
 export async function callTools(
   tools: readonly Tool[],
   calls: readonly ToolCall[],

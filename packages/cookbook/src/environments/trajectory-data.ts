@@ -12,14 +12,14 @@ export const advantageKinds: readonly AdvantageKind[] = ["centred", "normalised"
 /** A datum for the losses that learn from advantages. */
 export type PolicyDatum = Datum<"target_tokens" | "logprobs" | "advantages">;
 
-/** A datum before it is one: what may still be changed. All lists are as long as the targets. */
+/** The contents of a datum that is not built yet: advantages may still change. All lists but `tokens` are as long as the targets. */
 export interface PolicyTokens {
   readonly tokens: readonly number[];
   readonly logprobs: number[];
   readonly advantages: number[];
   /** 1 where the token was sampled. */
   readonly mask: number[];
-  /** Whose tokens these are, one after the other. */
+  /** The actions that the sampled tokens belong to, in order. */
   readonly actions: readonly Action[];
 }
 
@@ -32,7 +32,7 @@ export interface PolicyTokens {
  * ```
  */
 export function advantagesOf(rewards: readonly number[], kind: AdvantageKind = "centred"): number[] {
-  // Compared, not subtracted: the mean of equal rewards is not always their value to the last bit.
+  // Compared, not subtracted: the mean of equal rewards is not always bit-identical to their value.
   if (rewards.every((reward) => reward === rewards[0])) return rewards.map(() => 0);
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
   const centred = rewards.map((reward) => reward - mean);
@@ -85,10 +85,10 @@ export function continues(prompt: readonly number[], tokens: readonly number[]):
 }
 
 /**
- * The sequences of a group. A player is compared with those that played the same part: who begins a game, or holds the better cards,
- * wins oftener whatever it does, and would otherwise be told that it did well.
+ * The sequences of a group. Rewards are compared among trajectories of the same player: the one who begins a game, or has the better
+ * cards, wins more often with any policy, and would otherwise get a positive advantage for it.
  *
- * @param options.keepEqual - also where all rewards are equal, because something else will make advantages differ.
+ * @param options.keepEqual - also where all rewards are equal, because a KL penalty will make advantages differ.
  */
 export function groupTokens(
   group: TrajectoryGroup,

@@ -1,4 +1,4 @@
-// Benchmarks from files: their shapes, what counts as right, and that a wrong file is told by its line.
+// Benchmarks from files: their shapes, what counts as right, and that errors in a file have its line.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
  * Public benchmarks as tasks, from files that a user has (or the Hub): GSM8K, MMLU and IFEval by the shape of their rows. Nothing
- * is bundled. A row of another shape is an error with its line, never a question that nobody can answer.
+ * is bundled. A row of another shape is an error with its line.
  */
 
 import { InvalidInputError } from "@tinklet/sdk";
@@ -36,7 +36,7 @@ interface Row {
 async function rowsOf(source: string, shape: string, options: BenchmarkOptions): Promise<Row[]> {
   checkOptions("benchmark", options, optionNames);
   const { limit = Number.POSITIVE_INFINITY, signal, onProgress } = options;
-  if (!(limit >= 1)) throw new InvalidInputError("limit", `must be 1 or more, and is ${limit}`);
+  if (!(limit >= 1)) throw new InvalidInputError("limit", `must be at least 1, got ${limit}`);
   const rows: Row[] = [];
   for await (const { value, file, line } of readData(source, { signal, ...(onProgress && { onProgress }) })) {
     const fail = (problem: string): never => {
@@ -52,7 +52,7 @@ async function rowsOf(source: string, shape: string, options: BenchmarkOptions):
 
 const textOf = ({ fields, fail }: Row, name: string): string => {
   const value = fields[name];
-  return typeof value === "string" && value.trim() !== "" ? value : fail(`${name} must be a text`);
+  return typeof value === "string" && value.trim() !== "" ? value : fail(`${name} must be a string`);
 };
 
 const sampled = (options: BenchmarkOptions, name: string, maxTokens: number): SampledTask => {
@@ -73,7 +73,7 @@ const numberIn = (text: string): number | undefined => {
 };
 
 /**
- * The number that an answer gives: that behind `####` or in `\boxed{…}`, else the last one. undefined where there is none.
+ * The number that an answer gives: after `####` or in `\boxed{…}`, else the last one. undefined where there is none.
  *
  * @example
  * ```ts
@@ -119,7 +119,7 @@ const letters = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"];
 
 /**
  * Multiple choice as MMLU has it, by the log-probability of the letters: `{"question": …, "choices": […], "answer": 0}`, where `answer` is an
- * index or a letter; columns `A`, `B`, `C`, `D` will do instead of `choices`.
+ * index or a letter; columns `A`, `B`, `C`, `D` may replace `choices`.
  *
  * @param source - a file (CSV with a line of names), or a dataset of the Hub: `cais/mmlu:all/test`
  * @throws {@link DataError} naming file and line.

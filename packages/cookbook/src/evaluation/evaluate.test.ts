@@ -10,7 +10,7 @@ import { exactMatch, judged, multipleChoice, scored } from "./tasks.ts";
 const tokenizer = letterTokenizer();
 const options = { tokenizer, chat: createChat(tokenizer) };
 const items = ["1", "2", "3", "4"].map((answer) => ({ question: `say ${answer}`, answer }));
-/** Says what it is told, but "?" for 3. */
+/** Repeats the question, but answers 3 with "?". */
 const obedient = new ScriptedSampler(tokenizer, (prompt) => {
   const said = /say (\d)/.exec(prompt)?.[1] ?? "";
   return said === "3" ? "?<end>" : `${said}<end>`;
@@ -62,7 +62,7 @@ describe("evaluate", () => {
     await expect(evaluate(obedient, [choice], options)).rejects.toThrow("sampler: must have computeLogprobs");
   });
 
-  it("has no more items at once than allowed, and refuses what it cannot run", async () => {
+  it("runs at most the allowed number of items at once, and rejects invalid tasks", async () => {
     const slow = new ScriptedSampler(tokenizer, async () => {
       await new Promise((resolve) => setImmediate(resolve));
       return "1<end>";

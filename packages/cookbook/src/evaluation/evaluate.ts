@@ -1,4 +1,4 @@
-/** Evaluations: tasks in, figures with their error out. Answers that could not be read are counted and shown, never a silent zero. */
+/** Evaluations: scores of tasks with confidence intervals. Answers that could not be parsed are counted and shown. */
 import type { Chat } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
@@ -27,16 +27,16 @@ const optionNames: OptionNames<EvaluateOptions> = {
   signal: true,
 };
 
-/** What a task came to. JSON as it is. */
+/** The result of a task; plain JSON. */
 export interface TaskResult extends Estimate {
   readonly name: string;
   readonly items: number;
   readonly answers: number;
-  /** Answers in which none could be read; each counts as 0. */
+  /** Answers that could not be parsed; each counts as 0. */
   readonly unparsed: number;
-  /** pass@k by k, where it was asked for. */
+  /** pass@k by k, where `passAt` asks for it. */
   readonly passAt: Readonly<Record<string, number>>;
-  /** Some items, those first whose answer could not be read. */
+  /** Some items; those with unparsed answers come first. */
   readonly examples: readonly ItemResult[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * The instructions of IFEval that a program can check, by their published names. The rules are those of the published checker; where that
- * one asks a library for English sentences or words, `Intl.Segmenter` and a pattern stand in for it, so that counts near a bound may differ.
+ * The instructions of IFEval that a program can check, by their published names. The rules are those of the published checker. It counts
+ * English sentences and words with a library; this file uses `Intl.Segmenter` and a pattern, so counts near a bound may differ.
  */
 
 /** An instruction and what it asks for. */

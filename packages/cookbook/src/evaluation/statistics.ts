@@ -1,6 +1,6 @@
 /** Figures of a sample: the mean with its error, an interval, and the chance of one success in k tries. */
 
-/** The mean of a sample and how sure it is. */
+/** The mean of a sample with its uncertainty. */
 export interface Estimate {
   readonly mean: number;
   readonly standardError: number;

@@ -1,4 +1,4 @@
-/** What can be evaluated: answers that must match, choices by their probability, and answers that a judge scores. */
+/** Kinds of evaluation tasks: answers that must match, choices by their probability, and answers that a judge scores. */
 import type { Chat, ChatMessage } from "@tinklet/models/chat";
 import { InvalidInputError, ModelInput, type SamplingParamsInput, type Tokenizer } from "@tinklet/sdk";
 import type { Sampler, Scorer } from "../clients.ts";
@@ -10,16 +10,16 @@ export interface TaskContext {
   readonly tokenizer: Tokenizer;
   readonly seed: number;
   readonly signal: AbortSignal | undefined;
-  /** Runs a request when it is its turn. */
+  /** Runs a request within the limit of concurrent items. */
   readonly inTurn: <T>(request: () => Promise<T>) => Promise<T>;
 }
 
-/** What became of one item. */
+/** The result of one item. */
 export interface ItemResult {
   readonly question: string;
   /** The first answer. */
   readonly answer: string;
-  /** One per answer; undefined where no answer could be read in it, which counts as 0 and is shown. */
+  /** One per answer; undefined where it could not be parsed, which counts as 0 and is shown. */
   readonly scores: readonly (number | undefined)[];
 }
 
@@ -69,7 +69,7 @@ export function scored<I extends { readonly question: Question }>(
             const scores = await Promise.all(texts.map(async (text) => score(text, item)));
             for (const value of scores) {
               if (value !== undefined && !Number.isFinite(value))
-                throw new InvalidInputError("score", `of ${name} must give finite numbers, and gave ${value}`);
+                throw new InvalidInputError("score", `of ${name} must give finite numbers, got ${value}`);
             }
             return { question: textOf(item.question), answer: texts[0] ?? "", scores };
           }),

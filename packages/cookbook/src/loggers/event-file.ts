@@ -8,7 +8,7 @@ export type EventContent =
   | { readonly fileVersion: string }
   | { readonly scalars: Readonly<Record<string, number>> }
   | { readonly text: { readonly tag: string; readonly text: string } }
-  /** The run goes on at this event's step: what came later before is not shown. */
+  /** The run resumes at this event's step: earlier events of later steps are not shown. */
   | { readonly restart: true };
 
 /** One record of an event file. */
@@ -41,7 +41,7 @@ function record(data: Buffer): Buffer {
   return Buffer.concat([head, maskedChecksum(head), data, maskedChecksum(data)]);
 }
 
-/** CRC-32C, masked as TFRecord has it, so that a record inside a record does not pass for one. */
+/** CRC-32C, masked as TFRecord has it, so that a record inside a record is not mistaken for one. */
 function maskedChecksum(data: Uint8Array): Buffer {
   const crc = crc32c(data);
   const masked = (((crc >>> 15) | (crc << 17)) + 0xa282ead8) >>> 0;

@@ -1,6 +1,6 @@
 /**
- * Stands between a run and a logger, so that the logger can neither stop nor slow the run: rows are put into a bounded queue and
- * written behind the run's back, every write ends in time, and a failure is told once and counted.
+ * The queue between a run and a logger, so that the logger can neither stop nor slow the run: rows wait in a bounded queue and are
+ * written in the background, every write has a time limit, and a failure is reported once and counted.
  */
 import { type Clock, systemClock } from "@tinklet/sdk";
 import type { LoggedRow, LoggedRun, MetricsLogger, MetricsWriter } from "./metrics-logger.ts";
@@ -13,13 +13,13 @@ export interface LogQueueOptions {
   readonly writeLimitMs?: number;
   /** How long the end of a run waits for rows that are still to be written. @defaultValue 5 s */
   readonly closeLimitMs?: number;
-  /** Told what went wrong: once when a logger first fails, once at the end when rows were dropped. @defaultValue `console.warn` */
+  /** Called with a warning: once when a logger first fails, once at the end when rows were dropped. @defaultValue `console.warn` */
   readonly onWarning?: (text: string) => void;
   /** @defaultValue the machine's clock */
   readonly clock?: Clock;
 }
 
-/** How often rows are tried before they are given up. */
+/** Attempts to write rows before they are dropped. */
 const mostTries = 5;
 /** Rows of one write. */
 const largestBatch = 100;
@@ -58,7 +58,7 @@ export class LogQueue {
     return this.#dropped;
   }
 
-  /** Takes a row; never waits and never throws. */
+  /** Adds a row; never waits and never throws. */
   push(row: LoggedRow): void {
     if (this.#closing) return;
     this.#rows.push(row);
@@ -66,11 +66,11 @@ export class LogQueue {
     this.#working ??= this.#work();
   }
 
-  /** Waits for the rows that are left, not longer than `closeLimitMs`, and says how many were dropped. Never throws. */
+  /** Waits for the remaining rows, at most `closeLimitMs`, and reports how many were dropped. Never throws. */
   async close(): Promise<void> {
     if (this.#closing) return;
     this.#closing = true;
-    this.#hurry.abort(); // whoever waits before another try has the last one now
+    this.#hurry.abort(); // a write in its back-off makes its last attempt now
     let cancel = () => {};
     const limit = new Promise<void>((resolve) => {
       cancel = this.#clock.timer(this.#options.closeLimitMs, resolve);
@@ -153,7 +153,7 @@ export class LogQueue {
     if (this.#hasWarned) return;
     this.#hasWarned = true;
     const said = cause instanceof Error ? cause.message : String(cause);
-    this.#tell(`${this.#logger.name}: ${said}. The run goes on; its own files have every row.`);
+    this.#tell(`${this.#logger.name}: ${said}. The run continues; its own files have every row.`);
   }
 
   #tell(text: string): void {

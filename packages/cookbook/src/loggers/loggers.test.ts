@@ -1,4 +1,4 @@
-// Loggers: what is written, and that none of them can stop or slow a run, whatever it does.
+// Loggers: what is written, and that no failure or delay of a logger stops or slows a run.
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -36,7 +36,7 @@ const newFolder = async () => join(await newPlace(), "mine");
 afterAll(() => Promise.all(made.map((folder) => rm(folder, { recursive: true }))));
 afterEach(() => void vi.unstubAllEnvs());
 
-/** A run to its end, with the clock going on where there is one. */
+/** A run to its end; advances the clock, if there is one. */
 async function run(loggers: readonly MetricsLogger[], options: LoggingOptions = {}, folder?: string) {
   const path = folder ?? (await newFolder());
   const loop = withLoggers(
@@ -84,7 +84,7 @@ describe("withLoggers", () => {
   });
 
   it.each<[string, MetricsLogger["open"], RegExp]>([
-    ["throws", () => ({ write: () => Promise.reject(new Error("no route")) }), /no route\. The run goes on/],
+    ["throws", () => ({ write: () => Promise.reject(new Error("no route")) }), /no route\. The run continues/],
     [
       "throws at once",
       () => ({
@@ -102,7 +102,7 @@ describe("withLoggers", () => {
       () => ({ write: () => Promise.reject(new Error("no")), close: () => new Promise(() => {}) }),
       /no/,
     ],
-  ])("goes on with a logger that %s, beside one that works", async (_, open, said) => {
+  ])("continues with a logger that %s, beside one that works", async (_, open, said) => {
     const warnings: string[] = [];
     const rows: LoggedRow[] = [];
     const works: MetricsLogger = { name: "works", open: () => ({ write: async (all) => void rows.push(...all) }) };
@@ -118,7 +118,7 @@ describe("withLoggers", () => {
     expect(clock.pending).toBe(0); // nothing keeps the process
   });
 
-  it("closes the loop and the loggers when nobody listens any more", async () => {
+  it("closes the loop and the loggers when the consumer stops iterating", async () => {
     let closed = 0;
     const logger: MetricsLogger = {
       name: "l",
@@ -202,7 +202,7 @@ describe("the queue", () => {
     await queue.close();
     expect(tried.slice(4)).toEqual([[2], [2], [2], [2], [2], [3]]);
     expect(warnings).toEqual([
-      "l: busy. The run goes on; its own files have every row.",
+      "l: busy. The run continues; its own files have every row.",
       "l: 1 rows of r were not logged",
     ]);
   });
@@ -220,7 +220,7 @@ describe("tensorboard", () => {
     expect(record.readBigUInt64LE()).toBe(BigInt(record.length - 16));
   });
 
-  it("puts one event file into the run's folder each time that the run goes on", async () => {
+  it("puts one event file into the run's folder each time that the run is resumed", async () => {
     const { path } = await run([tensorboard()]);
     const files = (await readdir(path)).filter((name) => name.startsWith("events.out.tfevents."));
     expect(files.length).toBe(1);
@@ -242,7 +242,7 @@ describe("trackio", () => {
     status = 200;
   });
 
-  it("posts rows with ids that are the same when the run goes on", async () => {
+  it("posts rows with ids that are the same when the run is resumed", async () => {
     vi.stubEnv("HF_TOKEN", "hf_secret");
     const { path } = await run([
       trackio({ url: "http://localhost:7/x?write_token=abc&project=p", project: "p", fetch }),

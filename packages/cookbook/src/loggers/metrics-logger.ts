@@ -1,4 +1,4 @@
-/** Where metrics of a run can go besides its folder: what a logger is. Two are here, TensorBoard and Trackio; others are a function away. */
+/** The interface of loggers, which receive the metrics of a run in addition to its folder. TensorBoard and Trackio are built in. */
 
 /** A run whose metrics are logged. */
 export interface LoggedRun {
@@ -6,9 +6,9 @@ export interface LoggedRun {
   readonly name: string;
   /** The run's folder. */
   readonly folder: string;
-  /** What is in its `config.json`. */
+  /** The contents of its `config.json`. */
   readonly config: Readonly<Record<string, unknown>>;
-  /** The first step that will be told. Above 0 the run goes on: steps from here on may have been told before. */
+  /** The first step that will be logged. Above 0 the run is resumed: later steps may have been logged before. */
   readonly startStep: number;
 }
 
@@ -24,8 +24,8 @@ export interface LoggedRow {
 /** Writes the rows of one run. */
 export interface MetricsWriter {
   /**
-   * Writes rows, in the order of the run. One call at a time. What it throws is told once and the rows are tried again a few times,
-   * so a row that arrived may come again.
+   * Writes rows, in the order of the run. One call at a time. An error is reported once and the rows are written again a few times,
+   * so a row may arrive twice.
    * @param signal - aborted when it takes too long
    */
   write(rows: readonly LoggedRow[], signal: AbortSignal): Promise<void>;
@@ -34,7 +34,7 @@ export interface MetricsWriter {
 }
 
 /**
- * Somewhere that metrics go to.
+ * A destination of metrics.
  *
  * @example
  * ```ts
@@ -47,6 +47,6 @@ export interface MetricsWriter {
 export interface MetricsLogger {
   /** For warnings. */
   readonly name: string;
-  /** Called when a run begins or goes on. */
+  /** Called when a run starts or resumes. */
   open(run: LoggedRun): MetricsWriter | Promise<MetricsWriter>;
 }

@@ -15,8 +15,8 @@ export const loggerNames: readonly string[] = Object.keys(known);
 /**
  * The loggers of these names, each once.
  *
- * @param options.project - what runs belong to, for loggers that have projects. @defaultValue "tinklet"
- * @throws InvalidInputError for a name that is none, and for a logger that lacks a setting.
+ * @param options.project - the project of the runs, for loggers that have projects. @defaultValue "tinklet"
+ * @throws InvalidInputError for an unknown name, and for a logger that lacks a setting.
  */
 export function loggersNamed(
   names: readonly string[],

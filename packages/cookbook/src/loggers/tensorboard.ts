@@ -8,12 +8,12 @@ import type { LoggedRow, LoggedRun, MetricsLogger, MetricsWriter } from "./metri
 
 /** Options of {@link tensorboard}. */
 export interface TensorboardOptions {
-  /** Where the event files of a run go. @defaultValue the run's folder */
+  /** Folder of a run's event files. @defaultValue the run's folder */
   readonly folder?: (run: LoggedRun) => string;
 }
 
 /**
- * Writes event files for TensorBoard: each metric as a scalar, the configuration as a text. A run that goes on hides the steps that
+ * Writes event files for TensorBoard: each metric as a scalar, the configuration as a text. A resumed run hides the steps that
  * it repeats.
  *
  * @example
@@ -32,7 +32,7 @@ let opened = 0;
 
 function eventFiles(folder: string, { config, startStep }: LoggedRun): MetricsWriter {
   let path: string | undefined;
-  /** The first records of a file: what it is, where the run goes on, and the configuration. */
+  /** The first records of a file: its version, the step where the run resumes, and the configuration. */
   const head = (timeMs: number): Buffer[] => {
     const at = { timeMs, step: startStep };
     const text = `\`\`\`json\n${JSON.stringify(config, null, 2)}\n\`\`\``;

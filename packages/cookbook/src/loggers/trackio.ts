@@ -23,13 +23,13 @@ export interface TrackioOptions {
   readonly fetch?: typeof fetch;
 }
 
-/** Where the run's id is kept, so that a run that goes on is the same run there. */
+/** File of the run's id, so that a resumed run is the same run in Trackio. */
 const idFile = "trackio.json";
 
 /**
  * Logs to Trackio. Rows carry an id each: one that is sent twice is shown once.
  *
- * @throws InvalidInputError when no server is named, or its URL is none.
+ * @throws InvalidInputError when no server is named, or its URL is invalid.
  *
  * @example
  * ```ts
@@ -95,7 +95,7 @@ async function idOf({ folder }: LoggedRun): Promise<string> {
     // none yet
   }
   const id = randomUUID();
-  await writeFile(path, `${JSON.stringify({ run_id: id })}\n`).catch(() => {}); // then the run is shown as two when it goes on
+  await writeFile(path, `${JSON.stringify({ run_id: id })}\n`).catch(() => {}); // without the file, a resumed run is shown as a second one
   return id;
 }
 
@@ -132,7 +132,7 @@ function writerOf(
 /** Rows of a step differ by what they hold: a step that is repeated has the same ids. */
 const kindOf = ({ metrics }: LoggedRow) => Object.keys(metrics).sort()[0] ?? "";
 
-/** JSON has no NaN and no infinities: Trackio reads these words as them. */
+/** JSON has no NaN and no infinities: Trackio reads these strings as such. */
 const plain = ({ metrics }: LoggedRow): Record<string, number | string> =>
   Object.fromEntries(
     Object.entries(metrics).map(([name, value]) => [name, Number.isFinite(value) ? value : String(value)]),

@@ -1,4 +1,4 @@
-/** Logs a run while it goes on: over any loop that begins with a `start` event, without the loop's knowledge. */
+/** Logs the metrics of a running loop; works with any loop whose first event is `start`. */
 import { basename, resolve } from "node:path";
 import { systemClock } from "@tinklet/sdk";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
@@ -8,7 +8,7 @@ import type { MetricsLogger } from "./metrics-logger.ts";
 
 /** Options of {@link withLoggers}. */
 export interface LoggingOptions extends LogQueueOptions {
-  /** What the run is called there. @defaultValue the last part of its folder's path */
+  /** Name of the run in the logger. @defaultValue the last part of its folder's path */
   readonly name?: string;
 }
 
@@ -22,7 +22,7 @@ const optionNames: OptionNames<LoggingOptions> = {
 };
 
 /**
- * Passes the metrics of a run on to loggers, besides its own files, which stay as they are: every row of `metrics.jsonl`, and the times of
+ * Passes the metrics of a run to loggers, in addition to its own files: every row of `metrics.jsonl`, and the times of
  * each step as `time/…`. A logger that fails or hangs neither stops nor slows the run: rows wait in a bounded queue, a warning
  * says once what is wrong, and at the end how many rows were dropped.
  *
@@ -61,7 +61,7 @@ export async function* withLoggers<E extends { readonly type: string }, R>(
       yield value;
     }
   } finally {
-    await loop.return(undefined as never); // whoever stops listening stops the loop; a loop that ended knows nothing of it
+    await loop.return(undefined as never); // a consumer that stops iterating stops the loop; no effect on a finished one
     release();
     await Promise.all(queues.map((queue) => queue.close()));
   }

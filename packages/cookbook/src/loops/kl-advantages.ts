@@ -7,17 +7,17 @@ import type { Scorer } from "../clients.ts";
 import { EpisodeLimit } from "../environments/episode-limit.ts";
 import type { PolicyTokens, TrajectoryGroup } from "../environments/index.ts";
 
-/** A reference that the policy is kept near, or drawn to. */
+/** A reference that the policy stays near, or a teacher that it learns from. */
 export interface KlOptions {
   /**
-   * For example `await service.createSamplingClient({ baseModel })`, the same for the whole run; or the one of a group, for example by its
-   * tags, which then has its distance in the metrics under each tag as well.
+   * For example `await service.createSamplingClient({ baseModel })`, the same for the whole run; or a function of the group, for example of
+   * its tags: the distance is then also reported per tag.
    */
   readonly reference: Scorer | ((group: TrajectoryGroup) => Scorer);
-  /** How much it counts against a reward of 1. */
+  /** Weight of the distance (nats) relative to a reward of 1. */
   readonly coefficient: number;
   /**
-   * Whether the mean over the batch is taken off, so that the distance as such is not punished, only where it is largest.
+   * Whether the mean over the batch is subtracted, so that only distances above the mean are penalised.
    * @defaultValue true
    */
   readonly centred?: boolean;

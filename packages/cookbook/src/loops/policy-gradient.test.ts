@@ -72,7 +72,7 @@ describe("trainPolicyGradient", () => {
     expect((await folder.readMetrics()).length).toBe(1);
   });
 
-  it("aborted while it samples, keeps every step trained so far and goes on from there", async () => {
+  it("aborted while it samples, keeps every step trained so far and resumes from there", async () => {
     const folder = await RunFolder.open(join(await mkdtemp(join(tmpdir(), "tinklet-rl-")), "run"));
     const stop = new AbortController();
     const service = new BigramService(8);

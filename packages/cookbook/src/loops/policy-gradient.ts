@@ -129,8 +129,7 @@ function promptGroup<P extends Problem>(
     initialObservation: () => ({ tokens: problem.prompt }),
     step: async (answer: Action) => {
       const value = await reward(answer, problem);
-      if (!Number.isFinite(value))
-        throw new InvalidInputError("reward", `must return a finite number, and returned ${value}`);
+      if (!Number.isFinite(value)) throw new InvalidInputError("reward", `must return a finite number, got ${value}`);
       return { reward: value, done: true };
     },
   };

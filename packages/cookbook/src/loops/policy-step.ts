@@ -20,7 +20,7 @@ import { addKlAdvantages, type Distance } from "./kl-advantages.ts";
 import type { ReinforcementOptions } from "./reinforcement.ts";
 import type { StepRollouts } from "./rollouts-ahead.ts";
 
-/** What came of training on a step. */
+/** The result of training on a step. */
 export interface PolicyStep {
   /** Of the last optimizer step, by the server's names. */
   readonly metrics: Readonly<Record<string, number>>;
@@ -47,7 +47,7 @@ export function trainedLogprobs({ first }: PolicyStep): ReadonlyMap<Action, read
   return found;
 }
 
-/** What a step is trained with. */
+/** How a step is trained. */
 export interface PolicyStepOptions {
   readonly adam: AdamParamsInput;
   /** Notes tokens before they are submitted. */
@@ -64,7 +64,7 @@ export function trainStep(
 
 type AddingTrainer = Trainer & Required<Pick<Trainer, "forwardBackward" | "optimStep">>;
 
-/** A trainer whose passes add up. @throws InvalidInputError where it is none. */
+/** A trainer whose passes accumulate gradients. @throws InvalidInputError if it cannot. */
 export function addingTrainer(trainer: Trainer): AddingTrainer {
   if (trainer.forwardBackward === undefined || trainer.optimStep === undefined)
     throw new InvalidInputError("trainer", "must have forwardBackward and optimStep where microBatches is above 1");
@@ -103,7 +103,7 @@ async function inMicroBatches(
   const distances: Distance[] = [];
   for (const part of splitEvenly(rollouts.each, microBatches)) {
     const ended = await Promise.all(part).catch(async (error: unknown) => {
-      await rollouts.all; // which says what went wrong first
+      await rollouts.all; // rejects with the first failure
       throw error;
     });
     const { sequences, tokens, ...apart } = await scored(options, ended.filter(isUsable));

@@ -8,11 +8,11 @@ import { autodiff, type CustomLossFn, type Datum } from "@tinklet/sdk";
 export interface DpoOptions {
   /** Σ log-prob of each datum's answer under the reference, in the order of the batch ({@link scoreAnswers} gives them). */
   readonly reference: readonly number[];
-  /** How hard to pull away from the reference. @defaultValue `0.1` */
+  /** Weight of the log-ratio to the reference. @defaultValue `0.1` */
   readonly beta?: number;
 }
 
-/** Direct preference optimisation: raise the chosen answer above the rejected one, measured from where a frozen reference stands. */
+/** Direct preference optimisation: raises the log-prob of the chosen answer over the rejected one, each relative to a frozen reference. */
 export const dpo =
   ({ reference, beta = 0.1 }: DpoOptions): CustomLossFn =>
   (data, logprobs) => {

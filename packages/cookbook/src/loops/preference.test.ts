@@ -1,4 +1,4 @@
-// Learning from pairs: it learns, refuses what it cannot use, and goes on exactly after being killed anywhere.
+// Learning from pairs: it learns, rejects invalid options, and resumes exactly after being killed anywhere.
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -119,7 +119,7 @@ describe("runPreference", () => {
     }
   });
 
-  it("refuses to go on with other pairs or another method", async () => {
+  it("refuses to resume with other pairs or another method", async () => {
     const [service, folder] = [new BigramService(8), await newFolder()];
     await run(service, folder);
     await expect(run(service, folder, { pairs: pairs.slice(1) })).rejects.toThrow("data_digest");

@@ -22,18 +22,18 @@ export interface PreferencePair {
   readonly rejected: SupervisedDatum;
 }
 
-/** How pairs are learnt from. */
+/** The loss over pairs. */
 export type PreferenceMethod =
   | {
       readonly kind: "dpo";
-      /** Where the policy began: the same for the whole run, for example a sampling client of the base model. */
+      /** The weights that the policy is compared with: the same for the whole run, for example a sampling client of the base model. */
       readonly reference: Scorer;
       /** @defaultValue 0.1 */
       readonly beta?: number;
     }
   | { readonly kind: "bradley_terry"; readonly temperature?: number };
 
-/** What decides the steps of preference learning. */
+/** Settings of preference learning. */
 export interface PreferenceSettings {
   readonly pairs: readonly PreferencePair[];
   readonly method: PreferenceMethod;
@@ -92,7 +92,7 @@ export async function* trainPreference(options: PreferenceOptions): AsyncGenerat
   if (pairs.length === 0) throw new InvalidInputError("pairs", "must not be empty");
   const kind: unknown = method?.kind;
   if (kind !== "dpo" && kind !== "bradley_terry")
-    throw new InvalidInputError("method.kind", `must be dpo or bradley_terry, and is ${String(kind)}`);
+    throw new InvalidInputError("method.kind", `must be dpo or bradley_terry, got ${String(kind)}`);
   const { forwardBackwardCustom, optimStep } = trainer;
   if (forwardBackwardCustom === undefined || optimStep === undefined)
     throw new InvalidInputError("trainer", "must have forwardBackwardCustom and optimStep, as a TrainingClient has");
@@ -173,7 +173,7 @@ const runOptionNames: OptionNames<PreferenceRunOptions> = {
 };
 
 /**
- * Trains on pairs of answers, recorded in a folder: called again after an interruption it goes on where the run stopped.
+ * Trains on pairs of answers, recorded in a folder: called again after an interruption it resumes where the run stopped.
  *
  * @throws {@link DataError} when the folder holds a run with other settings or pairs, or another process writes there.
  */

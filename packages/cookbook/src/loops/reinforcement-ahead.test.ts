@@ -1,4 +1,4 @@
-// Reinforcement while rollouts go on: parts of a step trained before its last group ends, and later steps sampled before a step is trained.
+// Reinforcement during rollouts: parts of a step trained before its last group ends, and later steps sampled before a step is trained.
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -100,8 +100,8 @@ describe("microBatches", () => {
 
   it.each([
     [{ microBatches: 0 }, "microBatches"],
-    [{ microBatches: 2, substeps: 2 }, "together with substeps"],
-    [{ microBatches: 2, kl: { reference: new BigramService(8).reference(), coefficient: 1 } }, "kl that is centred"],
+    [{ microBatches: 2, substeps: 2 }, "combined with substeps"],
+    [{ microBatches: 2, kl: { reference: new BigramService(8).reference(), coefficient: 1 } }, "centred kl"],
     [{ maxStepsOffPolicy: -1 }, "maxStepsOffPolicy"],
     [{ microBatches: 2, trainer: { step: () => {} } as never }, "trainer: must have forwardBackward"],
   ])("refuses %o", async (wrong, message) => {
@@ -127,7 +127,7 @@ describe("maxStepsOffPolicy", () => {
     expect((await train()).rows[0]).not.toHaveProperty("optim/steps_off_policy");
   });
 
-  it("climbs all the same, and is repeatable from its seed", async () => {
+  it("still learns, and is repeatable from its seed", async () => {
     const [one, other] = [
       await train({ maxStepsOffPolicy: 2, steps: 14 }),
       await train({ maxStepsOffPolicy: 2, steps: 14 }),

@@ -28,7 +28,7 @@ const names: OptionNames<ReinforcementRunOptions> = {
 };
 
 /**
- * Trains on the rewards of environments, recorded in a folder: called again after an interruption, or a crash, it goes on where
+ * Trains on the rewards of environments, recorded in a folder: called again after an interruption, or a crash, it resumes where
  * the run stopped. The intervals of evaluating and saving may change from call to call, and the number of steps may grow.
  *
  * @throws {@link DataError} when the folder holds a run with other settings, or another process writes there.
@@ -59,7 +59,7 @@ export async function* runReinforcement(
   });
 }
 
-/** What decides a run, by the official cookbook's names where it has them. */
+/** Settings of a run that determine its results, by the official cookbook's names where it has them. */
 function settingsOf(options: ReinforcementRunOptions): Record<string, unknown> {
   const { environments, samplingParams, adam, kl, lossFnConfig, microBatches = 1, maxStepsOffPolicy = 0 } = options;
   return {
@@ -86,14 +86,14 @@ function settingsOf(options: ReinforcementRunOptions): Record<string, unknown> {
 
 /** Options of {@link runDistillation}. */
 export interface DistillationRunOptions extends Omit<ReinforcementRunOptions, "kl" | "environments"> {
-  /** What the student answers; their own rewards count too, where they give any. */
+  /** Prompts for the student; their rewards count too, if they give any. */
   readonly environments: readonly EnvGroup[] | ((step: number) => readonly EnvGroup[]);
   /**
-   * Whose distribution is learnt: it must have the student's tokens. Several teachers are a function of the group, for example by its tags;
-   * the distance from each is then `teacher_kl/TAG`.
+   * The model whose distribution is learned; it must have the student's tokens. For several teachers, a function of the group, for example of
+   * its tags; the distance from each is then `teacher_kl/TAG`.
    */
   readonly teacher: KlOptions["reference"];
-  /** How much a nat of difference counts. @defaultValue 1 */
+  /** Weight of a nat of difference. @defaultValue 1 */
   readonly coefficient?: number;
   /** As {@link KlOptions.discount}. @defaultValue 0 */
   readonly discount?: number;

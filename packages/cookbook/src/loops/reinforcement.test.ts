@@ -1,4 +1,4 @@
-// Reinforcement learning over environments: it learns, records the official files, survives its environments, and goes on exactly.
+// Reinforcement learning over environments: it learns, records the official files, survives failed environments, and resumes exactly.
 import { existsSync } from "node:fs";
 import { appendFile, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -100,7 +100,7 @@ describe("trainReinforcement", () => {
     expect(kept).toBeLessThan(free / 2);
   });
 
-  it("goes on past environments that fail, counts them and says which", async () => {
+  it("continues after failed environments, counts and names them", async () => {
     const folder = await RunFolder.open(await newFolder());
     const clock = new FakeClock();
     const broken = [
@@ -125,14 +125,14 @@ describe("trainReinforcement", () => {
     const saidOf = (name: string) => failures.find(({ group }) => group === name);
     expect(saidOf("throws")).toMatchObject({ kind: "threw", message: "step threw Error: no such room" });
     expect(saidOf("hangs")).toMatchObject({ kind: "timed_out", message: "step took more than 59000 ms" });
-    expect(saidOf("NaN")).toMatchObject({ kind: "invalid", message: "step must give a finite reward, and gave NaN" });
+    expect(saidOf("NaN")).toMatchObject({ kind: "invalid", message: "step must give a finite reward, got NaN" });
     expect(saidOf("late")).toMatchObject({ kind: "timed_out" });
   });
 
   it("ends when three steps in a row had nothing to learn from", async () => {
     const environments = [evens("broken", 1, () => ({ reward: Number.NaN, done: true }))];
     await expect(train({ environments })).rejects.toThrow(
-      "environments: had no usable group in 3 steps in a row: broken: step must give a finite reward, and gave NaN",
+      "environments: had no usable group in 3 steps in a row: broken: step must give a finite reward, got NaN",
     );
   });
 

@@ -1,7 +1,7 @@
 /**
- * Reinforcement learning over environments: roll out groups, compare rewards within each group, and train on what was sampled. On-policy
- * every step samples afresh; `rollouts-ahead.ts` has the rule for later rollouts that begin before a step is trained. Failures of
- * environments cost their group and are recorded.
+ * Reinforcement learning over environments: roll out groups, compare rewards within each group, and train on what was sampled. On-policy,
+ * every step samples with the current weights; `rollouts-ahead.ts` has the rule for rollouts that begin before earlier steps are trained.
+ * A failed environment costs its group and is recorded.
  */
 
 import { InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "@tinklet/sdk";
@@ -37,9 +37,9 @@ import { repeatable } from "./supervised.ts";
 export type PolicyLoss = "importance_sampling" | "ppo" | "cispo" | "dro";
 export const policyLosses: readonly PolicyLoss[] = ["importance_sampling", "ppo", "cispo", "dro"];
 
-/** What decides the steps of reinforcement learning. */
+/** Settings of reinforcement learning. */
 export interface ReinforcementSettings extends RolloutSettings {
-  /** Groups to go through, in a new order each time round; or the groups of a step, which must be the same whenever it is asked. */
+  /** Groups to train on, in a new order in each pass; or a function that gives the groups of a step, always the same for the same step. */
   readonly environments: readonly EnvGroup[] | ((step: number) => readonly EnvGroup[]);
   readonly steps: number;
   readonly learningRate: number;
@@ -61,9 +61,9 @@ export interface ReinforcementSettings extends RolloutSettings {
    */
   readonly microBatches?: number;
   /**
-   * How many steps may be trained between the weights that answers are sampled with and those that learn from them. Above 0, so many later
-   * steps are rolled out while one is trained; `optim/steps_off_policy` has the difference. Not behind the next checkpoint (`saveEvery`), so
-   * that a run which was killed goes on exactly; one that was told to stop in between does not sample the same again. @defaultValue 0
+   * How many steps may be trained between the weights that answers are sampled with and those that learn from them. Above 0, that many later
+   * steps are rolled out while one is trained; `optim/steps_off_policy` has the difference. Rollouts never begin beyond the next checkpoint
+   * (`saveEvery`), so that a killed run resumes exactly; a run that was stopped between checkpoints samples again. @defaultValue 0
    */
   readonly maxStepsOffPolicy?: number;
   /** Learning-rate schedule. @defaultValue "constant" */
@@ -80,7 +80,7 @@ export interface ReinforcementOptions extends ReinforcementSettings, RecordedOpt
   readonly onFailure?: (failure: EpisodeFailure) => void;
 }
 
-/** What a step of reinforcement learning tells. */
+/** Details of a step of reinforcement learning. */
 export interface ReinforcementDetail {
   readonly groups: readonly TrajectoryGroup[];
   /** Groups that could not be used, by their last failure. */
@@ -110,7 +110,7 @@ export const reinforcementNames: OptionNames<ReinforcementOptions> = {
   onFailure: true,
 };
 
-/** After so many steps in a row without a group that can be used, a run ends: it would learn nothing for ever. */
+/** Steps in a row without a usable group after which a run ends: it would not learn anything. */
 const emptySteps = 3;
 
 /**
@@ -167,35 +167,35 @@ export function checkReinforcement(options: ReinforcementSettings): void {
       "must be a list of groups that is not empty, or a function of the step",
     );
   if (groupSize < 2 && options.kl === undefined) {
-    throw new InvalidInputError("groupSize", `must be an integer above 1, and is ${groupSize}`, {
+    throw new InvalidInputError("groupSize", `must be an integer above 1, got ${groupSize}`, {
       hint: "Rewards are compared within a group; a single answer has nothing to be compared with.",
     });
   }
   if (!policyLosses.includes(lossFn))
-    throw new InvalidInputError("lossFn", `must be one of ${policyLosses.join(", ")}, and is ${String(lossFn)}`);
+    throw new InvalidInputError("lossFn", `must be one of ${policyLosses.join(", ")}, got ${String(lossFn)}`);
   if (options.advantages !== undefined && !advantageKinds.includes(options.advantages))
-    throw new InvalidInputError("advantages", `must be centred or normalised, and is ${String(options.advantages)}`);
+    throw new InvalidInputError("advantages", `must be centred or normalised, got ${String(options.advantages)}`);
   if (!Number.isInteger(substeps) || substeps < 1)
-    throw new InvalidInputError("substeps", `must be an integer above 0, and is ${substeps}`);
+    throw new InvalidInputError("substeps", `must be an integer above 0, got ${substeps}`);
   checkParts(options);
   const { temperature = 1, topK = -1, topP = 1 } = samplingParams as SamplingParamsInput;
   if (temperature !== 1 || topK > 0 || topP !== 1) {
     throw new InvalidInputError("samplingParams", "must leave temperature, topK and topP at their defaults", {
-      hint: "Sampled log-probabilities ignore them, so training would be off-policy without anybody noticing.",
+      hint: "Sampled log-probabilities ignore them, so training would be off-policy without a warning.",
     });
   }
 }
 
 function checkParts({ microBatches = 1, maxStepsOffPolicy = 0, substeps = 1, kl }: ReinforcementSettings): void {
   if (!Number.isInteger(maxStepsOffPolicy) || maxStepsOffPolicy < 0)
-    throw new InvalidInputError("maxStepsOffPolicy", `must be an integer from 0, and is ${maxStepsOffPolicy}`);
+    throw new InvalidInputError("maxStepsOffPolicy", `must be an integer from 0, got ${maxStepsOffPolicy}`);
   if (!Number.isInteger(microBatches) || microBatches < 1)
-    throw new InvalidInputError("microBatches", `must be an integer above 0, and is ${microBatches}`);
+    throw new InvalidInputError("microBatches", `must be an integer above 0, got ${microBatches}`);
   if (microBatches === 1) return;
-  if (substeps > 1) throw new InvalidInputError("microBatches", "cannot be had together with substeps");
+  if (substeps > 1) throw new InvalidInputError("microBatches", "cannot be combined with substeps");
   if (kl !== undefined && kl.centred !== false)
-    throw new InvalidInputError("microBatches", "cannot be had together with a kl that is centred", {
-      hint: "Its mean is that of the whole batch, which is not there while groups are rolled out. Set kl.centred to false.",
+    throw new InvalidInputError("microBatches", "cannot be combined with a centred kl", {
+      hint: "The mean is over the whole batch, which is unknown while groups are rolled out. Set kl.centred to false.",
     });
 }
 

@@ -1,9 +1,9 @@
 /**
  * The rollouts of a run, step by step: those of the step that is trained next and, off-policy, those of later steps while it is trained.
  *
- * The rule, all of it: the rollouts of step k are sampled with the weights after step k - N, where N is `maxStepsOffPolicy`, or with those
- * of the last checkpoint where these are newer. Which weights they have does not depend on how fast anything was, so that nothing is
- * ever too old and dropped, and a run that goes on from a checkpoint samples what it would have sampled undisturbed.
+ * The rule: the rollouts of step k are sampled with the weights after step k - N, where N is `maxStepsOffPolicy`, or with those of the
+ * last checkpoint if these are newer. The weights do not depend on timing, so that no rollout is too old and dropped, and a run that
+ * resumes from a checkpoint samples what an uninterrupted run would have sampled.
  */
 import type { Sampler } from "../clients.ts";
 import { countingPrompts, type PromptTokens } from "../cost/prompt-tokens.ts";
@@ -47,7 +47,7 @@ export class RolloutsAhead {
     return rollouts;
   }
 
-  /** Gives up what is under way. */
+  /** Cancels the rollouts under way. */
   async close(): Promise<void> {
     this.#stop.abort(new DOMException("The run has ended.", "AbortError"));
     await Promise.allSettled([...this.#begun.values()].map(({ all }) => all));
@@ -75,7 +75,7 @@ export class RolloutsAhead {
   }
 }
 
-/** The steps whose rollouts are under way while a step is trained, itself included. None is behind the next checkpoint. */
+/** The steps whose rollouts are under way while a step is trained, itself included. None is beyond the next checkpoint. */
 function stepsFrom(options: ReinforcementOptions, step: number): number[] {
   const { maxStepsOffPolicy = 0, steps, run, saveEvery = 0 } = options;
   const saves = run !== undefined && saveEvery > 0;
@@ -84,7 +84,7 @@ function stepsFrom(options: ReinforcementOptions, step: number): number[] {
   return Array.from({ length: count }, (_, ahead) => step + ahead);
 }
 
-/** The groups of a step. A list is gone through in a new order each time round. */
+/** The groups of a step. A list is used in a new order in each pass. */
 function groupsOf(
   { environments, groupsPerStep = 8, seed = 0 }: ReinforcementSettings,
   step: number,

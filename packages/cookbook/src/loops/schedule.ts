@@ -1,9 +1,9 @@
-/** How the learning rate moves over a run, and where it starts. */
+/** Learning-rate schedules, and the recommended initial rate. */
 
 import { InvalidInputError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
 
-/** The shapes that the official cookbook knows. */
+/** The schedules of the official cookbook. */
 export type Schedule = "constant" | "linear" | "cosine";
 export const schedules: readonly Schedule[] = ["constant", "linear", "cosine"];
 
@@ -22,13 +22,13 @@ export function scheduleFactor(
 ): number {
   checkOptions("scheduleFactor", at, { step: true, totalSteps: true, warmupSteps: true });
   const { step, totalSteps, warmupSteps = 0 } = at;
-  if (totalSteps <= 0) throw new InvalidInputError("totalSteps", `must be above 0, and is ${totalSteps}`);
+  if (totalSteps <= 0) throw new InvalidInputError("totalSteps", `must be above 0, got ${totalSteps}`);
   if (step < warmupSteps) return (step + 1) / warmupSteps;
   const done = (step - warmupSteps) / Math.max(totalSteps - warmupSteps, 1);
   if (schedule === "linear") return 1 - done;
   if (schedule === "cosine") return 0.5 * (1 + Math.cos(Math.PI * done));
   if (schedule === "constant") return 1;
-  throw new InvalidInputError("schedule", `must be one of ${schedules.join(", ")}, and is ${String(schedule)}`);
+  throw new InvalidInputError("schedule", `must be one of ${schedules.join(", ")}, got ${String(schedule)}`);
 }
 
 /** How much the best rate falls with the width of the model, by family; measured by the official cookbook's authors. */
@@ -39,7 +39,7 @@ const widthExponents: readonly (readonly [RegExp, number])[] = [
 
 /**
  * The official cookbook's rule of thumb for LoRA: ten times a rate of 5e-5 for full fine-tuning, corrected by the width of
- * the model against 2000. Undefined for families that nobody has calibrated: then sweep, starting near 1e-4.
+ * the model against 2000. Undefined for families without a measured rate: sweep, starting near 1e-4.
  *
  * @example
  * ```ts

@@ -34,7 +34,7 @@ async function finish(
   }
 }
 
-/** Goes on as a new process would: from the files of the run alone. */
+/** Resumes as a new process would: from the files of the run alone. */
 async function resume(service: BigramService, run: RunFolder, more: Partial<SupervisedOptions> = {}) {
   const last = await run.lastCheckpoint();
   return finish({
@@ -104,7 +104,7 @@ describe("trainSupervised", () => {
     },
   );
 
-  it("crashed anywhere, with a torn last line, it goes on from the last checkpoint to the same end", async () => {
+  it("crashed anywhere, with a torn last line, it resumes from the last checkpoint to the same end", async () => {
     const straight = await newFolder();
     await finish({ ...settings, trainer: new BigramService().trainer(), run: straight });
 
@@ -153,6 +153,6 @@ describe("trainSupervised", () => {
       symlinkSync("/dev/full", join(run.path, "metrics.jsonl"));
     };
     const failed = finish({ ...settings, trainer: service.trainer(), run });
-    await expect(failed).rejects.toMatchObject({ code: "disk_full", hint: expect.stringContaining("goes on") });
+    await expect(failed).rejects.toMatchObject({ code: "disk_full", hint: expect.stringContaining("resumes") });
   });
 });

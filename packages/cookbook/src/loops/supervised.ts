@@ -1,6 +1,6 @@
 /**
- * The supervised loop: batches in, steps out, one step submitted ahead of the one that is waited for. Calls of a training
- * client take effect in order, so a save or an evaluation submitted right after a step sees exactly that step's weights.
+ * The supervised loop. One step is submitted ahead of the one that is awaited. Calls of a training client take effect in
+ * order, so a save or an evaluation submitted right after a step has exactly that step's weights.
  */
 
 import { checkOptions, omitUndefined } from "@tinklet/wire/options";
@@ -37,9 +37,9 @@ export interface SupervisedOptions extends Plan {
   readonly resumeFrom?: CheckpointRecord | undefined;
   /** Aborting it ends the run after the steps that are under way, with a checkpoint. */
   readonly signal?: AbortSignal;
-  /** Asked before each step is submitted; a text ends the run like an abort and says why. {@link budget} makes one. */
+  /** Called before each step is submitted; a string ends the run like an abort and is the reason. {@link budget} makes one. */
   readonly beforeStep?: BeforeStep | undefined;
-  /** Asked after each step; a text ends the run like an abort and says why. */
+  /** Called after each step; a string ends the run like an abort and is the reason. */
   readonly stopWhen?: (progress: StepDone) => string | undefined;
 }
 
@@ -115,7 +115,7 @@ export async function* trainSupervised(
 
 type StepDetail = Pick<StepDone, "elapsedTokens">;
 
-/** Data that are recorded for whoever looks at the run, and tokens of them. */
+/** Limits of `train_data.jsonl`: examples and tokens. */
 const [recordedData, recordedTokens] = [8, 10_000];
 
 /** The first data as the model sees them: whole sequences of text with one target for each place. */
@@ -162,7 +162,7 @@ async function takeStep(
   };
 }
 
-/** The metrics that the same run would give again: without those that are times. */
+/** The metrics that a repeated run would reproduce: without times. */
 export function repeatable(metrics: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^time\/|_(ms|seconds)(:|$)/.test(name)));
 }

@@ -1,6 +1,6 @@
 /**
- * Off-policy distillation: a teacher reads texts, and the student learns the teacher's likeliest tokens at each place with their
- * probabilities, instead of the one token that is written there. The texts stay as they are, so the teacher is asked once.
+ * Off-policy distillation: the student learns the teacher's top-k tokens at each position with their probabilities, instead of the
+ * text's own token. The texts do not change, so the teacher scores each once.
  */
 import { createHash } from "node:crypto";
 import { Datum, InvalidInputError, ModelInput, TensorData } from "@tinklet/sdk";
@@ -13,7 +13,7 @@ import { EpisodeLimit } from "../environments/episode-limit.ts";
 /** Data that `runSupervised` takes. */
 export type DistillationData = Pick<PreparedData, "train" | "test" | "digest">;
 
-/** Texts, and who is asked about them. */
+/** Texts and the teacher that scores them. */
 export interface TaughtData {
   readonly data: DistillationData;
   /** Must have the student's tokens, and give the likeliest ones of a prompt: a `SamplingClient` does. */
@@ -32,7 +32,7 @@ const optionNames: OptionNames<TeacherTargetsOptions> = { k: true, maxRequests: 
 
 /**
  * Asks teachers, each about its own data, and gives all of it with their distributions as targets, `[T, K]`, for `runSupervised`. Weights of
- * the data are a mask, as in the official cookbook: the targets of a place with weight sum to 1, those of any other to 0. What the teachers are asked is not within the run's budget. The digest is that of the
+ * the data are a mask, as in the official cookbook: the targets of a place with weight sum to 1, those of any other to 0. Requests to the teachers are not counted in the run's budget. The digest is that of the
  * texts and `k`: name the teachers in the run's `settings`.
  *
  * @throws InvalidInputError when a teacher leaves out a place.
@@ -50,7 +50,7 @@ export async function teacherTargets(
   checkOptions("teacherTargets", options, optionNames);
   const { k = 20, maxRequests = 64, signal } = options;
   if (parts.length === 0) throw new InvalidInputError("parts", "must not be empty");
-  if (!Number.isInteger(k) || k < 1) throw new InvalidInputError("k", `must be an integer above 0, and is ${k}`);
+  if (!Number.isInteger(k) || k < 1) throw new InvalidInputError("k", `must be an integer above 0, got ${k}`);
   const limit = new EpisodeLimit(maxRequests);
   const asked = (of: (data: DistillationData) => readonly SupervisedDatum[]) =>
     Promise.all(

@@ -1,4 +1,4 @@
-/** What a recipe is given to work with, made of what it is run with. */
+/** Builds the task of a recipe from the options it is run with. */
 import { basename, join, resolve } from "node:path";
 import { createChat } from "@tinklet/models/chat";
 import { InvalidInputError } from "@tinklet/sdk";

@@ -1,6 +1,6 @@
 /**
- * What a recipe is, and how it is run: a file with a default export that trains something and says how good it was before and
- * after. The command line and the bench give it a service, a model, a folder and a seed.
+ * Recipes: files with a default export that trains a model and measures it before and after. The command line and the bench
+ * give it a service, a model, a folder and a seed.
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ export interface RecipeOptions {
   readonly service: ServiceClient;
   readonly baseModel: string;
   readonly tokenizer: Tokenizer;
-  /** Folder of the record; the same call again goes on from there. */
+  /** Run folder; the same call again resumes the run in it. */
   readonly folder: string;
   /** @defaultValue 0 */
   readonly seed?: number;
@@ -27,12 +27,12 @@ export interface RecipeOptions {
   readonly maxSteps?: number | undefined;
   /** @defaultValue the recipe's own, which is that of the bundled model */
   readonly learningRate?: number | undefined;
-  /** Steps between the checkpoints that a run goes on from after an interruption. @defaultValue 10 */
+  /** Steps between the checkpoints that an interrupted run resumes from. @defaultValue 10 */
   readonly saveEvery?: number | undefined;
   /** A data file of the user's, or a dataset of the Hub, for {@link readData}. @defaultValue what the recipe generates */
   readonly data?: string | undefined;
   /**
-   * The most that the stages may cost together; the step that would go beyond it is not begun. Answers that a recipe samples outside
+   * The most that the stages may cost together; a step that would exceed it does not start. Answers that a recipe samples outside
    * of its stages, to evaluate, are not counted.
    */
   readonly costLimit?: CostLimit | undefined;
@@ -41,7 +41,7 @@ export interface RecipeOptions {
   readonly signal?: AbortSignal | undefined;
   /** Called with every event of the loops. */
   readonly onEvent?: (event: RecipeEvent) => void;
-  /** Called with what the recipe has to say. */
+  /** Called with the recipe's notes. */
   readonly onNote?: (text: string) => void;
 }
 
@@ -57,7 +57,7 @@ export interface RecipeEvent {
   readonly prompts?: PromptTokens;
 }
 
-/** What a recipe works with. */
+/** The tools of a recipe. */
 export interface RecipeTask {
   readonly service: ServiceClient;
   readonly baseModel: string;
@@ -93,13 +93,13 @@ interface LoopEvent {
 
 /** A stage that is complete. */
 export interface Finished {
-  /** Weights to go on from. */
+  /** Weights to continue from. */
   readonly statePath: string;
   readonly samplerPath: string;
   readonly sampler: SamplingClient;
 }
 
-/** What a recipe says in the end. */
+/** Scores of a recipe. */
 export interface RecipeScore {
   readonly before: number;
   readonly after: number;
@@ -120,12 +120,12 @@ export interface Recipe {
   readonly run: (task: RecipeTask) => Promise<RecipeScore>;
 }
 
-/** What came of a recipe. */
+/** The result of a recipe. */
 export type RecipeResult =
   | ({ readonly metric: string; readonly better: "higher" | "lower" } & RecipeScore)
   | { readonly stopped: string };
 
-/** Names what a recipe file exports. */
+/** Gives the default export of a recipe file its type. */
 export function defineRecipe(recipe: Recipe): Recipe {
   return recipe;
 }
@@ -133,7 +133,7 @@ export function defineRecipe(recipe: Recipe): Recipe {
 /**
  * Runs a recipe and writes `result.json` into its folder.
  *
- * @throws InvalidInputError when it is no recipe; whatever it throws.
+ * @throws InvalidInputError when it is not a recipe; the errors of the recipe itself.
  */
 export async function runRecipe(recipe: Recipe, options: RecipeOptions): Promise<RecipeResult> {
   checkRecipe(recipe, options);

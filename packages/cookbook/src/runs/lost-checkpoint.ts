@@ -1,4 +1,4 @@
-/** What to say when the checkpoint that a run would go on from is not on the server any more, and which ways are left. */
+/** The error for a run whose last checkpoint is no longer on the server, with the ways to continue. */
 import { join } from "node:path";
 import { APIStatusError, RequestFailedError } from "@tinklet/sdk";
 import type { Service } from "../clients.ts";
@@ -26,7 +26,7 @@ export async function lostCheckpoint(
     left === undefined
       ? `${why} or this is not the server, account or data folder that has it (dataDir): this server has no checkpoint of this run. Use the server or data folder that has it, or train from the start in another folder.`
       : `${why} and ${left.name} is the latest that still exists: delete the lines after it in ${join(run.path, "checkpoints.jsonl")} to resume from it, or train from the start in another folder, with its weights (from: ${JSON.stringify(left.state_path)}) or without.`;
-  const problem = `cannot go on: the server has no checkpoint ${lost.state_path} (${lost.name}), which is the last of this run`;
+  const problem = `cannot resume: the server has no checkpoint ${lost.state_path} (${lost.name}), which is the last of this run`;
   return new DataError({ file: run.path }, problem, { hint, cause });
 }
 

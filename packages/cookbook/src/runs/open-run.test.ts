@@ -66,7 +66,7 @@ const supervise = (
 ): Promise<SupervisedResult> => finish(runSupervised({ ...settings, ...options }), onEvent);
 
 describe("runSupervised", () => {
-  it("begins, stops, goes on and ends as one run, each time by the same call", async () => {
+  it("starts, stops, resumes and ends as one run, each time by the same call", async () => {
     const straight = await newFolder();
     await supervise({ service: new BigramService(), folder: straight });
     const [service, folder, stop] = [new BigramService(), await newFolder(), new AbortController()];
@@ -91,7 +91,7 @@ describe("runSupervised", () => {
     expect(events).toEqual([{ type: "done", nextStep: 10, totalSteps: 10, checkpoint }]); // and says so
   });
 
-  it("goes on with other intervals and with more epochs, and with nothing else", async () => {
+  it("resumes with other intervals and more epochs, but no other changes", async () => {
     const [service, folder] = [new BigramService(), await newFolder()];
     await supervise({ service, folder });
     const longer = await supervise({ service, folder, epochs: 3, saveEvery: 2, evalEvery: 5 });
@@ -134,7 +134,7 @@ describe("runSupervised", () => {
 });
 
 describe("the last event", () => {
-  it("tells of a budget's stop, before the first step and in the middle, and lets go of the folder", async () => {
+  it("tells of a budget's stop, before the first step and in the middle, and releases the folder", async () => {
     const [service, folder] = [new BigramService(), await newFolder()];
     const price = { train: 1, prefill: 1, sample: 1, asOf: "2026-11-01" };
     const dones: SupervisedEvent[] = [];
@@ -155,7 +155,7 @@ describe("the last event", () => {
     ]);
   });
 
-  it("ends every loop, whatever ended the run", async () => {
+  it("ends every loop, for any reason", async () => {
     const [service, folder, stop] = [new BigramService(8), await newFolder(), new AbortController()];
     const problems = [{ prompt: [1] }];
     const reward = ({ tokens }: Answer) => tokens[0] ?? 0;
@@ -243,13 +243,13 @@ describe("a checkpoint that is gone", () => {
     return { service, folder };
   }
 
-  it("the last: says so, names the one that is left, and goes on from it when told to", async () => {
+  it("the last: names the one that remains, and resumes from it after its line is the last", async () => {
     const { service, folder } = await interrupted();
     const records = await RunFolder.at(folder).readCheckpoints();
     const [last, left] = [records.at(-1)?.state_path as string, records.at(-2)];
     service.saved.delete(last);
     await expect(supervise({ service, folder })).rejects.toMatchObject({
-      message: `${folder}: cannot go on: the server has no checkpoint ${last} (${records.at(-1)?.name}), which is the last of this run`,
+      message: `${folder}: cannot resume: the server has no checkpoint ${last} (${records.at(-1)?.name}), which is the last of this run`,
       hint: expect.stringContaining(`${left?.name} is the latest that still exists: delete the lines after it in`),
     });
     const file = join(folder, "checkpoints.jsonl");
@@ -283,7 +283,7 @@ describe("runPolicyGradient", () => {
   const problems = [[1], [2, 3]].map((prompt) => ({ prompt }));
   const options = { baseModel: "bigram", problems, reward: evens, steps: 6, learningRate: 0.3, groupsPerStep: 2 };
 
-  it("goes on where it stopped, to the rewards of an uninterrupted run, and refuses other problems", async () => {
+  it("resumes where it stopped, to the rewards of an uninterrupted run, and refuses other problems", async () => {
     const straight = await newFolder();
     await finish(runPolicyGradient({ ...options, service: new BigramService(8), folder: straight }));
     const [service, folder, stop] = [new BigramService(8), await newFolder(), new AbortController()];
@@ -299,7 +299,7 @@ describe("runPolicyGradient", () => {
 });
 
 describe("openRun", () => {
-  it("gives a loop all that it needs to go on", async () => {
+  it("gives a loop everything to resume", async () => {
     const [service, folder] = [new BigramService(), await newFolder()];
     const dataset = new BatchedDataset(data.train, { batchSize: 2 });
     const go = async (maxSteps: number) =>

@@ -1,6 +1,6 @@
 /**
- * From a folder to a run that can be trained: begins one, or goes on with the one that is there, with no step repeated or left
- * out. The loops in one call each, over it.
+ * From a folder to a run that can be trained: starts one, or resumes the one in it, with no step repeated or left out. Also the
+ * supervised and policy-gradient loops as runs in a folder.
  */
 import { createHash } from "node:crypto";
 import { checkOptions, omitUndefined } from "@tinklet/wire/options";
@@ -47,7 +47,7 @@ export interface RunOptions {
   readonly rank?: number;
   /** Random seed of the initial weights, of shuffling and of sampling. @defaultValue 0 */
   readonly seed?: number;
-  /** A training checkpoint whose weights the run begins with, instead of an empty adapter. Its optimizer begins anew. */
+  /** A training checkpoint whose weights the run begins with, instead of an empty adapter. The optimizer starts without moments. */
   readonly from?: string | undefined;
   readonly signal?: AbortSignal;
 }
@@ -61,8 +61,8 @@ export interface OpenRun {
 }
 
 /**
- * Opens the folder of a run, checks that it belongs to these settings, and makes the trainer: from the last checkpoint where
- * there is one.
+ * Opens the folder of a run, checks that it has these settings, and creates the trainer: from the last checkpoint if there
+ * is one.
  *
  * @param settings - everything that decides what the run computes, besides the model; written to `config.json`
  * @throws {@link DataError} when the folder holds a run with other settings, another process writes there, or the server does not
@@ -84,7 +84,7 @@ export async function openRun(
   try {
     return { ...found, trainer: await trainerFor(options, found) };
   } catch (error) {
-    await found.run.close(); // nobody gets it
+    await found.run.close(); // the caller does not receive it
     throw error;
   }
 }
@@ -165,7 +165,7 @@ export interface RunStarts {
 }
 
 /**
- * Trains on examples, recorded in a folder: called again after an interruption, or a crash, it goes on where the run stopped.
+ * Trains on examples, recorded in a folder: called again after an interruption, or a crash, it resumes where the run stopped.
  * The last event, `done`, says how the call ended: `stopped` has the reason where the run is not complete, for example a
  * {@link budget}. The intervals of evaluating and saving may change from call to call, and epochs and steps may grow; the schedule then spans
  * the longer run.
@@ -277,7 +277,7 @@ async function* inFolder<E extends { readonly type: string }, R extends RunResul
   }
 }
 
-/** The end of a call that trains nothing: it is told like any other. */
+/** Ends a call that trains nothing, with a `done` event like any other. */
 async function* nothingToDo<R extends object>(
   run: RunFolder,
   result: R,
@@ -287,7 +287,7 @@ async function* nothingToDo<R extends object>(
   return result;
 }
 
-/** What decides a supervised run, by the official cookbook's names where it has them. */
+/** Settings of a supervised run that determine its results, by the official cookbook's names where it has them. */
 function supervisedSettings(options: SupervisedRunOptions): Record<string, unknown> {
   const { data, adam, ttlSeconds } = options;
   return {
@@ -315,7 +315,7 @@ export interface PolicyGradientRunOptions<P extends Problem>
 }
 
 /**
- * Trains on rewards, recorded in a folder: called again after an interruption it goes on where the run stopped. The interval of
+ * Trains on rewards, recorded in a folder: called again after an interruption it resumes where the run stopped. The interval of
  * saving may change from call to call, and the number of steps may grow.
  *
  * @throws {@link DataError} when the folder holds a run with other settings or problems, or another process writes there.

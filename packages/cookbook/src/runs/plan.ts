@@ -1,9 +1,9 @@
-/** The steps of a supervised run before any of them is submitted: how many there are, and what each of them reads. */
+/** The steps of a supervised run: how many there are, and the data of each. */
 import type { BatchedDataset } from "../data/dataset.ts";
 import type { SupervisedDatum } from "../data/render.ts";
 import type { CheckpointRecord } from "./run-folder.ts";
 
-/** What decides the steps of a run. */
+/** What determines the steps of a run. */
 export interface Plan {
   readonly dataset: BatchedDataset<SupervisedDatum>;
   /** @defaultValue 1 */

@@ -62,12 +62,12 @@ function averages(all: readonly Readonly<Record<string, number>>[]): Record<stri
   );
 }
 
-/** Sampled tokens of one file that are recorded with their log-probabilities: about 400 kB. Turns behind them have their figures alone. */
+/** Sampled tokens of one file that are recorded with their log-probabilities: about 400 kB. Later turns have only their figures. */
 const recordedTokens = 20_000;
 
 const rounded = (values: readonly number[]) => values.map((value) => Number(value.toFixed(4)));
 
-/** Where the groups of a step come from and what became of them. */
+/** The origin of the groups of a step, and their training. */
 export interface RolloutOrigin {
   readonly step: number;
   /** The step whose weights sampled them. */

@@ -38,9 +38,9 @@ describe("RunFolder", () => {
     const isSame = ({ kind }: Readonly<Record<string, unknown>>) => kind === "mine";
     await run.clear(isSame); // nothing is there
     await writeFile(join(folder, "train_data.jsonl"), "the user's");
-    await expect(run.clear(isSame)).rejects.toThrow(/train_data\.jsonl: is not of a run that can begin anew/);
+    await expect(run.clear(isSame)).rejects.toThrow(/train_data\.jsonl: does not belong to this run/);
     await run.writeConfig({ kind: "other" });
-    await expect(run.clear(isSame)).rejects.toThrow(/config\.json: is not of a run/);
+    await expect(run.clear(isSame)).rejects.toThrow(/config\.json: does not belong to this run/);
     expect(await readFile(join(folder, "train_data.jsonl"), "utf8")).toBe("the user's");
     await run.writeConfig({ kind: "mine" });
     await writeFile(join(folder, "notes.md"), "the user's");

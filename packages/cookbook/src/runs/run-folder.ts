@@ -1,9 +1,8 @@
 /**
  * The record of one run on disk, in the official cookbook's files: `config.json`, `metrics.jsonl`, `checkpoints.jsonl` and
- * `timing_spans.jsonl`, and `iteration_N/train_rollout_summaries.jsonl`; besides them `spending.jsonl`, the tokens that were submitted,
- * whatever became of them, `failures.jsonl`, the environments that failed, and `train_data.jsonl`, a few data as the model sees them. Knows how a run that
- * ended anywhere goes on: the last checkpoint says which step is next, and what was written after it is taken back. One
- * writer at a time.
+ * `timing_spans.jsonl`, and `iteration_N/train_rollout_summaries.jsonl`; also `spending.jsonl`, all tokens
+ * that were submitted, `failures.jsonl`, the environments that failed, and `train_data.jsonl`, a few examples as the model sees them. Resuming: the last
+ * checkpoint determines the next step, and rows written after it are removed. One writer at a time.
  */
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -18,7 +17,7 @@ export interface CheckpointRecord {
   readonly batch?: number;
   readonly epoch?: number;
   readonly final?: boolean;
-  /** Weights and optimizer: training can go on from here. */
+  /** Weights and optimizer: training can resume from here. */
   readonly state_path?: string;
   /** Weights for sampling. */
   readonly sampler_path?: string;
@@ -28,7 +27,7 @@ export interface CheckpointRecord {
 /** A line of `metrics.jsonl`: the step, counted from 0, and numbers by name. */
 export type MetricsRow = Readonly<Record<string, number>> & { readonly step: number };
 
-/** A line of `spending.jsonl`: tokens that were submitted, and are paid for, whether or not the step was ever recorded. */
+/** A line of `spending.jsonl`: tokens that were submitted, and are paid for, even if the step was never recorded. */
 export interface SpendingRow {
   readonly step: number;
   readonly train_tokens: number;
@@ -69,7 +68,7 @@ const files = {
   spending: "spending.jsonl",
   failures: "failures.jsonl",
   data: "train_data.jsonl",
-  trackio: "trackio.json", // a logger's: the run begins anew there, too
+  trackio: "trackio.json", // a logger's: a cleared run is a new run there, too
 } as const;
 const rolloutFile = "train_rollout_summaries.jsonl";
 /** The folder of one step, named as the official cookbook does. */
@@ -123,7 +122,7 @@ export class RunFolder {
   /**
    * Deletes the run's files, and nothing else in the folder.
    *
-   * @param isSame - whether a configuration is that of a run to begin anew. Without one, any run is cleared.
+   * @param isSame - whether a configuration is that of the run to clear. Without it, any run is cleared.
    * @throws {@link DataError} naming a file that another run, or its user, has under the name of a run's file. Nothing is deleted then.
    */
   async clear(isSame?: (config: Readonly<Record<string, unknown>>) => boolean): Promise<void> {
@@ -139,7 +138,7 @@ export class RunFolder {
     const names = await readdir(this.path);
     const lost = Object.values(files).find((name) => names.includes(name));
     if (lost === undefined) return;
-    throw new DataError({ file: join(this.path, lost) }, "is not of a run that can begin anew, and would be deleted", {
+    throw new DataError({ file: join(this.path, lost) }, "does not belong to this run and would be deleted", {
       hint: "Choose another folder, or move the file away.",
     });
   }
@@ -164,7 +163,7 @@ export class RunFolder {
    * same one.
    *
    * @param settings - everything that decides what the run computes.
-   * @param options - settings that a run which goes on may have different; the new ones are written.
+   * @param options - settings that may differ in a resumed run; the new values are written.
    * @returns whether a run was there.
    * @throws {@link DataError} naming the settings that differ.
    */
@@ -193,7 +192,7 @@ export class RunFolder {
     const shown = refused.map(
       (name) => `${name} was ${JSON.stringify(before[name])} and is now ${JSON.stringify(now[name])}`,
     );
-    await this.close(); // whoever may not go on here must not keep others out
+    await this.close(); // a refused caller must not hold the lock
     throw new DataError({ file: this.path }, `holds a run with other settings: ${shown.join("; ")}`, {
       hint: "Resume with the settings of that run, or choose another folder (--out, folder).",
     });
@@ -231,7 +230,7 @@ export class RunFolder {
     return this.#rows<SpendingRow>(files.spending);
   }
 
-  /** Written before the step is submitted, and never taken back: a step that is repeated is paid for twice. */
+  /** Written before the step is submitted, and never removed: a repeated step is paid for twice. */
   async appendSpending(row: SpendingRow): Promise<void> {
     await this.#append(files.spending, row, { durable: true });
   }
@@ -251,7 +250,7 @@ export class RunFolder {
     for (const listener of this.#listeners) listener({ ...Object.fromEntries(times), step });
   }
 
-  /** A few data of a supervised run as the model sees them, for whoever looks at the run: tokens, and the weight of each. */
+  /** A few examples of a supervised run as the model sees them: tokens, and the weight of each. */
   async writeData(records: readonly DataRow[]): Promise<void> {
     await this.#replace(files.data, records.map((record) => `${JSON.stringify(record)}\n`).join(""));
   }
@@ -283,7 +282,7 @@ export class RunFolder {
       const step = /^iteration_(\d+)$/.exec(name)?.[1];
       if (step === undefined || Number(step) < fromStep) continue;
       await rm(join(this.path, name, rolloutFile), { force: true });
-      await rmdir(join(this.path, name)).catch(() => {}); // not empty: somebody else's
+      await rmdir(join(this.path, name)).catch(() => {}); // not empty: files of the user
     }
   }
 
@@ -295,7 +294,7 @@ export class RunFolder {
     );
   }
 
-  /** Takes back what was recorded of `nextStep` and later, so that going on from there repeats no line. */
+  /** Removes rows of `nextStep` and later, so that resuming there repeats no line. */
   async rewind(nextStep: number): Promise<void> {
     await this.#removeRollouts(nextStep);
     for (const name of [files.metrics, files.timing, files.failures]) {
@@ -305,7 +304,7 @@ export class RunFolder {
     }
   }
 
-  /** Adds a line, whole or not at all: what a crash or a full disk cut off is taken away, lest the next line joins it. */
+  /** Adds a line, whole or not at all: an incomplete last line, left by a crash or a full disk, is removed first. */
   async #append(name: string, row: object, { durable = false } = {}): Promise<void> {
     const path = join(this.path, name);
     await this.#lock();
@@ -318,7 +317,7 @@ export class RunFolder {
           await file.appendFile(`${JSON.stringify(row)}\n`);
           if (durable) await file.datasync();
         } catch (error) {
-          await file.truncate(whole).catch(() => {}); // the first error is the one to tell
+          await file.truncate(whole).catch(() => {}); // the first error is reported
           throw error;
         }
       } finally {
@@ -351,7 +350,7 @@ export class RunFolder {
     }
   }
 
-  /** The rows of a file. A last line without its line break was cut off by a crash and is not there. */
+  /** The rows of a file. A last line without its line break was cut off by a crash and is ignored. */
   async #rows<T>(name: string): Promise<T[]> {
     const text = (await this.#read(name)) ?? "";
     const lines = text.split("\n").slice(0, -1);
@@ -369,7 +368,7 @@ export class RunFolder {
 /** A setting that may grow, as a number. */
 const endOf = (value: unknown) => (value === null ? Number.POSITIVE_INFINITY : Number(value));
 
-/** Bytes up to and with the last line break: what comes after it is half a line. */
+/** Bytes up to and including the last line break: the rest is an incomplete line. */
 async function wholeLinesBytes(file: FileHandle): Promise<number> {
   const { size } = await file.stat();
   const tail = Buffer.alloc(1024);
@@ -383,7 +382,7 @@ async function wholeLinesBytes(file: FileHandle): Promise<number> {
   return 0;
 }
 
-/** Says what a failed write means. */
+/** Turns a failed write into an error with its reason. */
 async function writing<T>(path: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write();
@@ -395,7 +394,7 @@ async function writing<T>(path: string, write: () => Promise<T>): Promise<T> {
       throw new TinkerError(`The disk is full: ${path} could not be written.`, {
         code: "disk_full",
         cause,
-        hint: "Free some space and run the same command again: it goes on from the last checkpoint.",
+        hint: "Free some space and run the same command again: it resumes from the last checkpoint.",
       });
     }
     throw new TinkerError(`${path} could not be written: ${said}`, { code: "write_failed", cause });

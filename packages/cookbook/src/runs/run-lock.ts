@@ -22,14 +22,14 @@ const held = new Set<string>();
  *
  * @param path - the lock's file
  * @param folder - what it guards, for the message
- * @returns gives it back
+ * @returns releases it
  * @throws {@link DataError} when another writer has it.
  */
 export async function takeLock(path: string, folder: string): Promise<() => Promise<void>> {
   const mine: Holder = { pid: process.pid, host: hostname(), token: randomUUID() };
   while (!(await create(path, mine))) {
     const holder = await read(path);
-    if (holder === undefined) continue; // given back in this moment
+    if (holder === undefined) continue; // released just now
     if (isAlive(holder)) {
       throw new DataError({ file: folder }, `is being written by process ${holder.pid} on ${holder.host}`, {
         hint: `Two runs in one folder would mix: wait for that one, or choose another folder. If there is no such process, delete ${path}.`,
@@ -44,7 +44,7 @@ export async function takeLock(path: string, folder: string): Promise<() => Prom
   };
 }
 
-/** Makes the file with its content in one step, so that nobody ever reads half of it. */
+/** Creates the file with its content in one step, so that no reader sees half of it. */
 async function create(path: string, holder: Holder): Promise<boolean> {
   const scratch = `${path}.${holder.token}`;
   try {
@@ -77,7 +77,7 @@ async function read(path: string): Promise<Holder | undefined> {
   try {
     return JSON.parse(text) as Holder;
   } catch {
-    return { pid: 0, host: hostname(), token: text }; // cut off by a crash: nobody's
+    return { pid: 0, host: hostname(), token: text }; // cut off by a crash: no owner
   }
 }
 
@@ -90,11 +90,11 @@ function isAlive({ pid, host, token }: Holder): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM"; // somebody else's, and alive
+    return (error as NodeJS.ErrnoException).code === "EPERM"; // alive, and of another user
   }
 }
 
-/** Removes a lock that nobody holds; what another process put there in the meantime is put back. */
+/** Removes a lock without an owner; a lock that another process created in the meantime is put back. */
 async function discard(path: string, stale: Holder): Promise<void> {
   const aside = `${path}.${randomUUID()}`;
   try {

@@ -1,4 +1,4 @@
-/** How a call of a training loop ended, whatever it trained by. */
+/** How a call of a training loop ended. */
 import type { CheckpointRecord } from "./run-folder.ts";
 
 export interface RunResult {

@@ -1,4 +1,4 @@
-/** A sampler for tests that answers what it is told, by the text of the prompt, and counts what it is asked. */
+/** A sampler for tests whose answers are a function of the prompt's text; counts requests. */
 import {
   type ModelInput,
   SampledSequence,
