@@ -1,11 +1,26 @@
 /** `@tinklet/cookbook`: data, rendering, training loops and the record of a run, over the `tinklet` SDK. */
 
-export * from "./clients.ts";
+export type { Sampler, Scorer, Service, TrainedStep, Trainer } from "./clients.ts";
 export { type BeforeStep, budget, type PlannedStep, plannedStep, spentBy, type TokenCounts } from "./cost/budget.ts";
-export * from "./cost/cost.ts";
+export {
+  type DataSummary,
+  type ModelPrice,
+  type PriceTable,
+  priceOf,
+  priceSource,
+  prices,
+  readPrices,
+  summarize,
+  trainingCost,
+} from "./cost/cost.ts";
 export type { PromptTokens } from "./cost/prompt-tokens.ts";
 export type { CostLimit } from "./cost/recipe-budget.ts";
-export * from "./cost/recipe-estimate.ts";
+export {
+  type EstimateOptions,
+  estimateRecipe,
+  type RecipeEstimate,
+  type StageEstimate,
+} from "./cost/recipe-estimate.ts";
 export { readCsv } from "./data/csv.ts";
 export { DataError } from "./data/data-error.ts";
 export { BatchedDataset, splitData } from "./data/dataset.ts";
@@ -13,17 +28,135 @@ export { type Example, type Place, readExamples, toExample } from "./data/exampl
 export { type HistoryPolicies, type HistoryPolicy, historyPolicies } from "./data/history.ts";
 export { type JsonLine, readJsonl } from "./data/jsonl.ts";
 export { readParquet } from "./data/parquet.ts";
-export * from "./data/prepare.ts";
+export { type PreparedData, type PrepareOptions, prepareExamples, prepareSupervised } from "./data/prepare.ts";
 export { type DataRow, dataFileEndings, type ReadDataOptions, readData } from "./data/read-data.ts";
-export * from "./data/render.ts";
-export * from "./environments/index.ts";
-export * from "./evaluation/index.ts";
-export * from "./loggers/index.ts";
+export {
+  type DatumOptions,
+  type Reduction,
+  type RenderAll,
+  type RenderAllOptions,
+  type Rendered,
+  type RenderOptions,
+  reduced,
+  renderExample,
+  renderExamples,
+  renderPrompt,
+  type SupervisedDatum,
+  type TrainOn,
+  toDatum,
+  trainOnChoices,
+} from "./data/render.ts";
+export {
+  type Action,
+  type AdvantageKind,
+  advantageKinds,
+  advantagesOf,
+  Conversation,
+  type ConversationOptions,
+  callTools,
+  continues,
+  type Env,
+  type EnvGroup,
+  EnvironmentError,
+  type EpisodeFailure,
+  type Game,
+  type GroupReward,
+  groupTokens,
+  type MakeEnvs,
+  type MessageEnv,
+  type MessageStep,
+  type MoveResult,
+  messageEnv,
+  messageEnvs,
+  type Observation,
+  type PolicyDatum,
+  type PolicyTokens,
+  type ProblemOptions,
+  problemEnv,
+  type ReplyMessage,
+  type RolloutOptions,
+  type RolloutSettings,
+  type RolloutStrategy,
+  type Rollouts,
+  rolloutGroups,
+  type StandardSchema,
+  type StepResult,
+  selfPlay,
+  type Tool,
+  type ToolAnswer,
+  type ToolEnvOptions,
+  type ToolOptions,
+  type Trajectory,
+  type TrajectoryGroup,
+  type Transition,
+  tool,
+  toolEnv,
+  toPolicyDatum,
+  trajectoryTokens,
+  type Verdict,
+} from "./environments/index.ts";
+export {
+  type BenchmarkOptions,
+  type Estimate,
+  type EvalTask,
+  type EvaluateOptions,
+  estimate,
+  evaluate,
+  evaluationTable,
+  exactMatch,
+  finalNumber,
+  gsm8k,
+  type ItemResult,
+  ifeval,
+  judged,
+  mmlu,
+  multipleChoice,
+  passAtK,
+  type Question,
+  type SampledTask,
+  scored,
+  type TaskResult,
+} from "./evaluation/index.ts";
+export {
+  type LoggedRow,
+  type LoggedRun,
+  type LoggingOptions,
+  type LogQueueOptions,
+  loggerNames,
+  loggersNamed,
+  type MetricsLogger,
+  type MetricsWriter,
+  type TensorboardOptions,
+  type TrackioOptions,
+  tensorboard,
+  trackio,
+  withLoggers,
+} from "./loggers/index.ts";
+export type { AdamOptions } from "./loops/adam.ts";
 export type { KlOptions } from "./loops/kl-advantages.ts";
-export * from "./loops/nll.ts";
-export * from "./loops/policy-gradient.ts";
-export * from "./loops/preference.ts";
-export * from "./loops/preference-losses.ts";
+export { evaluateNll, inputTokens, lossTokens, meanNll } from "./loops/nll.ts";
+export {
+  type Answer,
+  type PolicyGradientEvent,
+  type PolicyGradientOptions,
+  type PolicyGradientResult,
+  type PolicyStepDone,
+  type Problem,
+  type ScoredAnswer,
+  trainPolicyGradient,
+} from "./loops/policy-gradient.ts";
+export {
+  type PreferenceMethod,
+  type PreferenceOptions,
+  type PreferencePair,
+  type PreferenceRunOptions,
+  type PreferenceSettings,
+  preferenceSteps,
+  runPreference,
+  scoreAnswers,
+  trainPreference,
+} from "./loops/preference.ts";
+export { type BradleyTerryOptions, bradleyTerry, type DpoOptions, dpo } from "./loops/preference-losses.ts";
 export {
   type PolicyLoss,
   policyLosses,
@@ -33,14 +166,52 @@ export {
   type ReinforcementSettings,
   trainReinforcement,
 } from "./loops/reinforcement.ts";
-export * from "./loops/reinforcement-run.ts";
+export {
+  type DistillationRunOptions,
+  type ReinforcementRunOptions,
+  runDistillation,
+  runReinforcement,
+} from "./loops/reinforcement-run.ts";
 export { recommendedLearningRate, type Schedule, scheduleFactor, schedules } from "./loops/schedule.ts";
-export * from "./loops/supervised.ts";
-export * from "./loops/teacher-targets.ts";
+export {
+  repeatable,
+  type StepDone,
+  type SupervisedEvent,
+  type SupervisedOptions,
+  type SupervisedResult,
+  trainSupervised,
+} from "./loops/supervised.ts";
+export {
+  type DistillationData,
+  type TaughtData,
+  type TeacherTargetsOptions,
+  teacherTargets,
+} from "./loops/teacher-targets.ts";
 export { derivedSeed, permutation, seededRandom } from "./random.ts";
-export * from "./recipes/recipe.ts";
+export {
+  defineRecipe,
+  type Finished,
+  type Recipe,
+  type RecipeEvent,
+  type RecipeOptions,
+  type RecipeResult,
+  type RecipeScore,
+  type RecipeTask,
+  runRecipe,
+} from "./recipes/recipe.ts";
 export { loadRecipe, recipeNames, recipeText } from "./recipes/recipe-files.ts";
-export * from "./runs/open-run.ts";
+export {
+  type LoopInFolder,
+  type OpenRun,
+  openRun,
+  type PolicyGradientRunOptions,
+  type RunOptions,
+  type RunStarts,
+  runLoop,
+  runPolicyGradient,
+  runSupervised,
+  type SupervisedRunOptions,
+} from "./runs/open-run.ts";
 export { nextStepOf, type Plan, totalStepsOf } from "./runs/plan.ts";
 export {
   type RecordedEvent,
@@ -50,5 +221,12 @@ export {
   type StepsOf,
   type TakenStep,
 } from "./runs/recorded-steps.ts";
-export * from "./runs/run-folder.ts";
+export {
+  type CheckpointRecord,
+  type ClaimOptions,
+  type FailureRow,
+  type MetricsRow,
+  RunFolder,
+  type SpendingRow,
+} from "./runs/run-folder.ts";
 export type { RunResult } from "./runs/run-result.ts";

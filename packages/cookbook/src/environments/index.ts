@@ -1,7 +1,27 @@
 /** Environments: what they are, the common kinds, and how groups of them are rolled out. */
-export type * from "./env.ts";
+export type {
+  Action,
+  Env,
+  EnvGroup,
+  EpisodeFailure,
+  GroupReward,
+  MakeEnvs,
+  Observation,
+  StepResult,
+  Trajectory,
+  TrajectoryGroup,
+  Transition,
+} from "./env.ts";
 export { EnvironmentError } from "./guarded-call.ts";
-export * from "./message-env.ts";
+export {
+  Conversation,
+  type ConversationOptions,
+  type MessageEnv,
+  type MessageStep,
+  messageEnv,
+  messageEnvs,
+  type ReplyMessage,
+} from "./message-env.ts";
 export { type ProblemOptions, problemEnv, type Verdict } from "./problem-env.ts";
 export {
   type RolloutOptions,
@@ -13,4 +33,14 @@ export {
 export { type Game, type MoveResult, selfPlay } from "./self-play.ts";
 export { type ToolEnvOptions, toolEnv } from "./tool-env.ts";
 export { callTools, type StandardSchema, type Tool, type ToolAnswer, type ToolOptions, tool } from "./tools.ts";
-export * from "./trajectory-data.ts";
+export {
+  type AdvantageKind,
+  advantageKinds,
+  advantagesOf,
+  continues,
+  groupTokens,
+  type PolicyDatum,
+  type PolicyTokens,
+  toPolicyDatum,
+  trajectoryTokens,
+} from "./trajectory-data.ts";

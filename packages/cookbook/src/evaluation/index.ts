@@ -1,7 +1,7 @@
 /** Evaluations. */
 export { type BenchmarkOptions, finalNumber, gsm8k, ifeval, mmlu } from "./benchmarks.ts";
-export * from "./evaluate.ts";
-export * from "./statistics.ts";
+export { type EvaluateOptions, evaluate, evaluationTable, type TaskResult } from "./evaluate.ts";
+export { type Estimate, estimate, passAtK } from "./statistics.ts";
 export {
   type EvalTask,
   exactMatch,
