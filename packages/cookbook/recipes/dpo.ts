@@ -1,4 +1,4 @@
-/** Direct preference optimisation: pairs of answers, one preferred, and no reward model. Here the whole sentence is preferred to the bare number. */
+/** Direct preference optimisation: pairs of answers, one preferred, without a reward model. Here a whole sentence is preferred to a bare number. */
 import {
   defineRecipe,
   type PreferencePair,
@@ -26,7 +26,7 @@ function preferences(count: number, seed: number) {
 
 export default defineRecipe({
   about: "preference learning by DPO, without a reward model",
-  metric: "how much likelier the preferred answer is than the other, in nats, on held-out pairs",
+  metric: "log-prob of the preferred answer minus that of the other, in nats, on held-out pairs",
   async run(task) {
     const { base, tokenizer, seed } = task;
     const datum = (question: string, answer: string): SupervisedDatum => {
@@ -35,7 +35,7 @@ export default defineRecipe({
         { role: "assistant", content: answer },
       ];
       const made = toDatum(renderExample(toExample({ messages }), tokenizer));
-      if (made === undefined) throw new Error("an answer without tokens");
+      if (made === undefined) throw new Error("the answer has no tokens");
       return made;
     };
     const pairs: PreferencePair[] = preferences(260, seed).map(({ question, chosen, rejected }) => ({

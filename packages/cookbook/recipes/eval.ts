@@ -1,4 +1,4 @@
-/** Evaluation: several kinds of tasks with their errors, for the base model. Nothing is trained. */
+/** Evaluation of the base model: several kinds of tasks, with confidence intervals. Nothing is trained. */
 import {
   defineRecipe,
   evaluate,

@@ -1,6 +1,6 @@
 /**
- * Several turns: the model guesses a number and is told "Higher." or "Lower.". First it sees how the game is played, by guesses
- * at random; then it learns by reward alone to make use of what it is told.
+ * Several turns: the model guesses a number and gets the reply "Higher." or "Lower.". Supervised training on random guesses shows the
+ * format of the game; reinforcement learning then teaches the model to use the replies.
  */
 import {
   type ConversationOptions,
@@ -15,11 +15,11 @@ import {
 } from "@tinklet/cookbook";
 
 const highest = 7;
-const maxGuesses = 3; // enough for who halves what is left
+const maxGuesses = 3; // enough for binary search
 const opening = { role: "user", content: `Guess my number, 1 to ${highest}.` };
 const hint = (guess: number, secret: number) => ({ role: "user", content: guess < secret ? "Higher." : "Lower." });
 
-/** The game. Your reward goes here: 1 for the number, 0 for none, less for an answer that is no guess. */
+/** The game. Your reward goes here: 1 for the number, 0 for none, less for an answer that is not a guess. */
 function game(secret: number, options: ConversationOptions): EnvGroup {
   return messageEnvs(`secret ${secret}`, { ...options, maxTokens: 3 }, () => {
     let guesses = 0;
@@ -38,7 +38,7 @@ function game(secret: number, options: ConversationOptions): EnvGroup {
   });
 }
 
-/** Games in which every guess is made at random: what an answer looks like, and no more. */
+/** Games with random guesses, which show only the format of an answer. */
 function randomGames(count: number, seed: number): object[] {
   const random = seededRandom(seed);
   const draw = () => 1 + Math.floor(random() * highest);

@@ -1,4 +1,4 @@
-/** Reinforcement learning with a verifiable reward: sums, right or wrong. Nobody shows the model how; it is only told whether. */
+/** Reinforcement learning with a verifiable reward: sums, right or wrong. There are no example solutions. */
 import { defineRecipe, evaluate, exactMatch, problemEnv, runReinforcement, seededRandom } from "@tinklet/cookbook";
 
 /** Questions with their answers, all different. */

@@ -1,6 +1,6 @@
 /**
- * On-policy distillation: the student answers, and the teacher says of each token how likely it finds it. Here the teacher is the
- * same model after it was fine-tuned on sums; with another model it is `createSamplingClient({ baseModel: "…" })` of the same tokens.
+ * On-policy distillation: the student answers, and the teacher gives the log-prob of each token. Here the teacher is the same model,
+ * fine-tuned on sums; any model with the same tokenizer can be one: `createSamplingClient({ baseModel: "…" })`.
  */
 import {
   defineRecipe,
@@ -45,7 +45,7 @@ export default defineRecipe({
     });
     const teacher = (await task.follow("teacher", teaching)).sampler;
 
-    // No reward: the teacher is all the student has.
+    // No reward: the student learns from the teacher alone.
     const environments = all
       .slice(1620)
       .map(({ question }) => problemEnv({ chat, tokenizer, question, maxTokens: 6, check: () => 0 }));

@@ -28,7 +28,7 @@ export default defineRecipe({
       questions.map((question) => ({
         question: question.replaceAll("NAME", fact.person),
         thing: fact.thing,
-        // The prompt that is to become unnecessary.
+        // The prompt that is distilled.
         prompt: [facts[(at + 3) % facts.length], fact].map((one) => one?.text).join(" "),
       })),
     );
@@ -52,7 +52,7 @@ export default defineRecipe({
           .filter((answer) => answer !== "")
           .map((answer) => ({
             messages: [
-              { role: "user", content: question }, // 2. The student is asked without it.
+              { role: "user", content: question }, // 2. The student gets the question without it.
               { role: "assistant", content: answer },
             ],
           }));

@@ -1,6 +1,6 @@
 /**
  * A reward model from comparisons, by Bradley-Terry. The model reads a question and an answer and is asked for a verdict; the
- * log-probability of "yes" is the score. Pairs of answers, one preferred, are all it learns from.
+ * log-probability of "yes" is the score. It learns from pairs of answers, one preferred.
  */
 import {
   defineRecipe,

@@ -1,6 +1,6 @@
 /**
  * The whole pipeline of learning from human feedback: answers of the model itself in pairs, a preference between them, a reward
- * model that learns it, and reinforcement learning by that reward model. The people here prefer the shorter answer.
+ * model that learns it, and reinforcement learning by that reward model. Here the shorter answer is preferred.
  */
 import {
   defineRecipe,
@@ -22,7 +22,7 @@ const things =
   );
 const questions = things.flatMap((thing) => [`Tell me about a ${thing}.`, `Describe a ${thing}.`]);
 
-/** Your people go here: which of two answers is better? */
+/** Your preferences go here: which of two answers is better? */
 const prefersFirst = (first: string, second: string) => first.length < second.length;
 
 export default defineRecipe({
@@ -77,7 +77,7 @@ export default defineRecipe({
       maxSteps: task.steps(24),
     });
     const judge = (await task.follow("reward-model", modelled)).sampler;
-    // 3. Reinforcement by it.
+    // 3. Reinforcement learning with the reward model.
     const environments = questions.map((question) =>
       problemEnv({
         ...{ chat, tokenizer, question, maxTokens },

@@ -1,6 +1,6 @@
 /**
- * Self-play: a game of stones against itself. Two players take one to three stones in turns; who takes the last one wins. Random
- * games show the rules; then the model plays itself, and each game's winner is rewarded and its loser punished.
+ * Self-play: a game of stones against itself. Two players take one to three stones in turns; the one who takes the last stone wins. Random
+ * games show the rules; then the model plays itself, and the winner of each game gets 1 and the loser -1.
  */
 import {
   defineRecipe,

@@ -11,7 +11,7 @@ import {
   seededRandom,
 } from "@tinklet/cookbook";
 
-/** Examples, made up. Yours can be a file: one {"messages": […]} per line. */
+/** Generated examples. Yours can be a file: one {"messages": […]} per line. */
 function examples(count: number, seed: number): object[] {
   const random = seededRandom(seed);
   return Array.from({ length: count }, () => {

@@ -1,6 +1,6 @@
 /**
- * Tools: the model learns to call a calculator instead of guessing. Examples show both, calls and guesses; the reward for
- * right answers does the rest. A tool is a plain function with a validator of its arguments (zod, Valibot, ArkType, or by hand as here).
+ * Tools: the model learns to call a calculator instead of guessing. The examples have both calls and guesses; the reward for
+ * right answers then favours calls. A tool is a plain function with a validator of its arguments (zod, Valibot, ArkType, or by hand as here).
  */
 import {
   callTools,
@@ -48,7 +48,7 @@ const question = ({ a, b }: Numbers) => `What is ${a} + ${b}?`;
 
 export default defineRecipe({
   about: "tool use: a calculator instead of a guess",
-  metric: "share of sums answered rightly, after examples with and without the tool, and after the reward",
+  metric: "share of sums answered correctly, after examples with and without the tool, and after the reward",
   async run(task) {
     const { chat, tokenizer, seed, signal = new AbortController().signal } = task;
     // Your reward goes here: `check` gets the answer that follows the calls.
@@ -63,7 +63,7 @@ export default defineRecipe({
       return groups.reduce((sum, { totalRewards: [reward = 0] }) => sum + reward, 0) / groups.length;
     };
 
-    // What the model is asked, as its template writes it, and what it might write: a guess, or a call and then the result.
+    // Prompts as the template renders them, with possible answers: a guess, or a call followed by its result.
     const tools = [add.definition];
     const guess = (sum: Numbers) => {
       const prompt = chat.render([{ role: "user", content: question(sum) }], { tools }).text;
@@ -75,7 +75,7 @@ export default defineRecipe({
       const [{ content } = { content: "" }] = await callTools([add], [call], signal);
       const called = chat.templateReadsTools
         ? { role: "assistant", content: "", tool_calls: [{ type: "function", function: call }] }
-        : { role: "assistant", content: `{"name": "add", "arguments": {"a": ${sum.a}, "b": ${sum.b}}}` }; // is read as a call
+        : { role: "assistant", content: `{"name": "add", "arguments": {"a": ${sum.a}, "b": ${sum.b}}}` }; // parsed as a call
       const prompt = chat.render([asked], { tools }).text;
       const withResult = chat.render([asked, called, { role: "tool", name: "add", content }], { tools }).text;
       const [written = ""] = withResult.slice(prompt.length).split(tokenizer.decode(tokenizer.eosTokenIds.slice(0, 1)));
