@@ -14,7 +14,7 @@ function sums(count: number, seed: number): { readonly question: string; readonl
 
 export default defineRecipe({
   about: "reinforcement learning on sums: the reward is 1 for the right number",
-  metric: "share of sums answered rightly, of those it was not trained on",
+  metric: "share of sums answered correctly, of those it was not trained on",
   async run(task) {
     const { base, chat, tokenizer, seed } = task;
     const all = sums(1160, seed);

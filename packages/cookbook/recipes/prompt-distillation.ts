@@ -21,7 +21,7 @@ const questions = [
 
 export default defineRecipe({
   about: "a prompt distilled into weights: answers without the prompt that was needed for them",
-  metric: "share of questions answered rightly without the prompt",
+  metric: "share of questions answered correctly without the prompt",
   async run(task) {
     const { base, chat, tokenizer, seed } = task;
     const items = facts.flatMap((fact, at) =>
