@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => tool?.remove());
 
-const [local = "", hostedLine = "", ...others] = [...read("README.md").matchAll(/```ts\n([\s\S]*?)```/g)].map(
+const [local = "", ...others] = [...read("README.md").matchAll(/```ts\n([\s\S]*?)```/g)].map(
   ([, code]) => code as string,
 );
 
@@ -41,17 +41,17 @@ async function losses(name: string, code: string, env: Record<string, string>): 
   return lines.map(([, loss]) => loss as number);
 }
 
-it("the README has one program of at most 15 lines, and the line that differs for the hosted service", () => {
+it("the README has one program of at most 15 lines, and names the call that differs for the hosted service", () => {
   expect(others).toEqual([]);
   expect(local.split("\n").filter((line) => line.trim() !== "").length).toBeLessThanOrEqual(15);
-  expect(hostedLine.trimEnd().split("\n")).toEqual([expect.stringMatching(/^const service = /)]);
+  expect(local).toMatch(/^const service = await ServiceClient\.local\(\); \/\/ .*ServiceClient\.connect\(\)/m);
 });
 
-it("the README's program runs on the hosted service with the line, model and rate that it gives", async () => {
+it("the README's program runs on the hosted service with the call, model and rate that it gives", async () => {
   const open = async () => fakeEngine({ vocabSize: 4096, contextLength: 512 });
   const server = await fakeServer({ models: [{ name: "Qwen/Qwen3-8B", open, tokenizerId: tokenizer }] });
   const hosted = local
-    .replace(/^const service = .*\n/m, hostedLine)
+    .replace("ServiceClient.local()", "ServiceClient.connect()")
     .replace("tinklet/base", "Qwen/Qwen3-8B")
     .replace("2e-3", "1e-4");
   for (const value of ["Qwen/Qwen3-8B", "1e-4"]) expect(read("README.md")).toContain(`\`${value}\``);

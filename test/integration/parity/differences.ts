@@ -74,7 +74,7 @@ export const differences: readonly Difference[] = [
   },
   {
     id: "event-words",
-    title: "A telemetry event says its own kind",
+    title: "The `event` field of a telemetry event is derived from its type",
     explains: (seen) =>
       telemetry.test(seen.entry.id) &&
       ((onlyOursRefuses(seen) && /event: must be "|events\[\d\]\.\w+: /.test(seen.ours.refused ?? "")) ||

@@ -42,7 +42,7 @@ test("runs tasks in order, and rejects one that throws with its error", async ()
     thread.run("unpackZstd", { ...unpack, bytes: packed.slice(0, -9) }),
   ]);
   expect(first).toMatchObject({ value: bytes });
-  expect(bad).toMatchObject({ reason: new TaskError("CustomLossError", "a loss has 1 to 16 inputs, not 0") });
+  expect(bad).toMatchObject({ reason: new TaskError("CustomLossError", "a loss must have 1 to 16 inputs, got 0") });
   expect(second).toMatchObject({ value: undefined });
   expect(workers).toHaveLength(1);
 });
