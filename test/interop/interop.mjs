@@ -10,6 +10,7 @@ const suites = {
   cookbook: ["./cookbook/cookbook-interop.mjs"],
   loggers: ["./loggers/loggers-interop.mjs"],
   chat: ["./chat/clients.mjs"],
+  tools: ["./tools/tools.mjs"],
   ai: ["./ai/sdk.mjs"],
   templates: ["./templates/compare.mjs"],
   "llama-cpp": ["./llama-cpp/llama-cpp.mjs"],

@@ -23,7 +23,8 @@ const smallBytes = 2048;
 const tooLong = (param: string, tokens: number | string, served: ServedModel): Refusal =>
   badField(
     param,
-    `the maximum context length of ${served.name} is ${served.info.contextLength} tokens, prompt and reply together, and the prompt has ${tokens}. Shorten the ${param}`,
+    // litellm recognises the error by OpenAI's words, up to "is"
+    `This model's maximum context length is ${served.info.contextLength} tokens, prompt and reply together, and the prompt has ${tokens}. Shorten the ${param}`,
     "context_length_exceeded",
   );
 
