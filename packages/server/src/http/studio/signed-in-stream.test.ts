@@ -7,7 +7,8 @@ const origin = "http://127.0.0.1:8471";
 const studio: Studio = { file: () => undefined };
 const open = async () => {
   const apiKeys = ["alice", "bob"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) }));
-  const server = await TestServer.open({ studio, apiKeys });
+  // the heartbeats of twelve hours would be most of the test
+  const server = await TestServer.open({ studio, apiKeys, limits: { chatHeartbeatMs: 100 * 3_600_000 } });
   onTestFinished(() => server.close());
   return server;
 };

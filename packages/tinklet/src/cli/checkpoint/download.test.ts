@@ -17,8 +17,9 @@ import { fetchInto } from "./fetch-checkpoint.ts";
 let sent: { readonly bytes: Uint8Array; readonly says?: number };
 const server = createServer((_, response) => {
   if (sent.says !== undefined) response.setHeader("content-length", sent.says);
-  response.write(sent.bytes);
-  response.end(() => sent.says !== undefined && sent.says > sent.bytes.length && response.destroy());
+  // after end() the connection would stay open for the keep-alive time
+  if (sent.says !== undefined && sent.says > sent.bytes.length) response.write(sent.bytes, () => response.destroy());
+  else response.end(sent.bytes);
 });
 let url: string;
 let archive: Buffer;
