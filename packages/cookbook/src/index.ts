@@ -200,6 +200,7 @@ export {
   runRecipe,
 } from "./recipes/recipe.ts";
 export { loadRecipe, recipeNames, recipeText } from "./recipes/recipe-files.ts";
+export { Diagnosis, type Finding, type FindingCode } from "./runs/diagnosis.ts";
 export {
   type LoopInFolder,
   type OpenRun,

@@ -1,7 +1,7 @@
 /** `recipe list|run|copy`: recipes of the cookbook, and copies of them. Parses options and prints; the cookbook runs the recipe. */
 import { existsSync } from "node:fs";
 import { join, parse } from "node:path";
-import type { RecipeEvent, RecipeResult } from "@tinklet/cookbook";
+import type { Diagnosis, RecipeEvent, RecipeResult } from "@tinklet/cookbook";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -9,6 +9,7 @@ import { writeWhole } from "../files.ts";
 import { chosenModel, modelOptions, tokenizerFor } from "../model.ts";
 import { CliError } from "../output/explain.ts";
 import type { Output } from "../output/output.ts";
+import { showFindings } from "../training/findings.ts";
 import { loggersOf, logToOption, noteLoggers } from "../training/log-to.ts";
 import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
 import { cachedShare, StepLine } from "../training/step-line.ts";
@@ -86,7 +87,7 @@ export const recipeRun: Command = {
     "recipe run ./mine.js --local",
   ],
   async run(input, context) {
-    const { estimateRecipe, loadRecipe, runRecipe } = await loadCookbook();
+    const { Diagnosis, estimateRecipe, loadRecipe, runRecipe } = await loadCookbook();
     const [name = ""] = input.positionals;
     const recipe = await loadRecipe(name);
     const options = {
@@ -124,7 +125,7 @@ export const recipeRun: Command = {
     const result = await runRecipe(recipe, {
       ...omitUndefined({ ...options, costLimit }),
       ...{ service, baseModel: model.name, tokenizer, folder, loggers, signal },
-      onEvent: follower(output),
+      onEvent: follower(output, () => new Diagnosis()),
       onNote: (text) => output.note(text),
     });
     return report(result, { folder, seconds: (performance.now() - since) / 1000 }, context);
@@ -139,21 +140,22 @@ async function defaultFolder(recipe: string): Promise<string> {
 }
 
 /** Returns a listener that prints the events of the training loops. */
-function follower(output: Output): (event: RecipeEvent) => void {
-  let line: { readonly stage: string; readonly of: StepLine } | undefined;
+function follower(output: Output, newDiagnosis: () => Diagnosis): (event: RecipeEvent) => void {
+  let line: { readonly stage: string; readonly of: StepLine; readonly diagnosis: Diagnosis } | undefined;
   const shown = ["env/all/reward/total", "train_mean_nll", "teacher_kl", "dpo/accuracy", "bt/accuracy", "test/nll"];
   return ({ stage, type, step, totalSteps, metrics, record, failed = [], prompts }) => {
     if (type === "checkpoint") output.event({ type, stage, ...record });
     for (const { group, message } of failed) output.note(`${stage}: skipped ${group}: ${message}`);
     if (type !== "step" || step === undefined || totalSteps === undefined || metrics === undefined) return;
     output.event({ type, stage, ...metrics, ...omitUndefined({ cached_prompt_tokens: prompts?.cached }) });
-    if (line?.stage !== stage) line = { stage, of: new StepLine(totalSteps) };
+    if (line?.stage !== stage) line = { stage, of: new StepLine(totalSteps), diagnosis: newDiagnosis() };
     const figures = shown.flatMap((name) =>
       metrics[name] === undefined ? [] : [[name.split("/").at(-1) ?? name, metrics[name].toFixed(3)] as const],
     );
     const shownFigures = { ...Object.fromEntries(figures), ...cachedShare(prompts) };
     const text = line.of.text(step, metrics["num_tokens"] ?? metrics["num_tokens:sum"] ?? 0, shownFigures);
     output.progress(`${stage}: ${text}`, { always: step === totalSteps - 1 });
+    showFindings(line.diagnosis.observe(step, totalSteps, metrics), output, stage);
   };
 }
 

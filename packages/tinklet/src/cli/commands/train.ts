@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
 import type {
+  Diagnosis,
   MetricsRow,
   ModelPrice,
   PreparedData,
@@ -24,6 +25,7 @@ import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot/plot-terminal.ts";
 import { resolveCheckpoint } from "../references.ts";
 import { checkFrom } from "../sampling.ts";
+import { showFindings } from "../training/findings.ts";
 import { loggersOf, logToOption, noteLoggers } from "../training/log-to.ts";
 import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
 import { heldOutLoss, resultBlock } from "../training/result-block.ts";
@@ -131,7 +133,11 @@ export const train: Command = {
     const startMs = performance.now();
     const result = await follow(
       cookbook.withLoggers(loop, loggers, { onWarning: (text) => output.note(text) }),
-      { folder, fresh: introduction(data, totalSteps, model, settings.rank, learningRate) },
+      {
+        folder,
+        fresh: introduction(data, totalSteps, model, settings.rank, learningRate),
+        diagnosis: new cookbook.Diagnosis(),
+      },
       context,
     );
     const run = cookbook.RunFolder.at(folder);
@@ -231,7 +237,7 @@ function introduction(
 /** Runs the loop and prints its events. */
 async function follow(
   loop: ReturnType<typeof import("@tinklet/cookbook").runSupervised>,
-  about: { readonly folder: string; readonly fresh: string },
+  about: { readonly folder: string; readonly fresh: string; readonly diagnosis: Diagnosis },
   { output, signal }: Context,
 ): Promise<SupervisedResult> {
   let line: StepLine | undefined;
@@ -272,6 +278,7 @@ async function follow(
     };
     line ??= new StepLine(totalSteps);
     output.progress(line.text(step, metrics["num_tokens"] ?? 0, figures), { always: step === totalSteps - 1 });
+    showFindings(about.diagnosis.observe(step, totalSteps, metrics), output);
   }
   throw new Error("the loop ended without saying how"); // it always does
 }

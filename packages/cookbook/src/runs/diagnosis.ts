@@ -1,0 +1,190 @@
+/**
+ * Finds common defects of a run in the metrics of its steps, while it runs or afterwards: each once, with what to do about it. Looks at
+ * no weights and no data.
+ */
+
+export type FindingCode =
+  | "diverging"
+  | "loss_not_falling"
+  | "overfitting"
+  | "no_signal"
+  | "reward_falling"
+  | "kl_growing";
+
+/** A defect of a run. */
+export interface Finding {
+  readonly code: FindingCode;
+  /** The step at which it was found, from 0. */
+  readonly step: number;
+  /** What was seen, with its numbers. */
+  readonly message: string;
+  /** What to change. */
+  readonly remedy: string;
+}
+
+type Metrics = Readonly<Record<string, number | undefined>>;
+
+/** Steps that are averaged, so that one noisy batch decides nothing. */
+const window = 8;
+/** Evaluations in succession that must be worse than the best one. */
+const worseEvaluations = 2;
+/** Steps in succession without a group whose rewards differ. */
+const stepsWithoutSignal = 5;
+/** Nats per token between sampler and trainer; asynchronous runs stay well below. */
+const largeKl = 0.3;
+
+const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+/** Standard error of the mean of values that have no trend. */
+function standardError(values: readonly number[]): number {
+  const middle = mean(values);
+  const variance = mean(values.map((value) => (value - middle) ** 2));
+  return Math.sqrt(variance / Math.max(values.length - 1, 1));
+}
+const shown = (value: number): string => value.toPrecision(3);
+
+/**
+ * Watches one run.
+ *
+ * @example
+ * ```ts
+ * const diagnosis = new Diagnosis();
+ * for await (const event of runSupervised({ … })) {
+ *   if (event.type !== "step") continue;
+ *   for (const { message, remedy } of diagnosis.observe(event.step, event.totalSteps, event.metrics)) console.warn(message, remedy);
+ * }
+ * ```
+ */
+export class Diagnosis {
+  readonly #found = new Set<FindingCode>();
+  readonly #losses: number[] = [];
+  readonly #rewards: number[] = [];
+  #firstStep: number | undefined;
+  #best: { readonly step: number; readonly loss: number } | undefined;
+  #worse = 0;
+  #silent = 0;
+  #hadSignal = false;
+  #kls: number[] = [];
+
+  /** Adds the metrics of a step; returns what is found for the first time. */
+  observe(step: number, totalSteps: number, metrics: Metrics): Finding[] {
+    this.#firstStep ??= step;
+    const findings = [
+      this.#training(step, totalSteps, metrics["train_mean_nll"]),
+      this.#evaluation(step, metrics["test/nll"]),
+      this.#reward(step, metrics["env/all/reward/total"], metrics["env/all/by_group/frac_mixed"]),
+      this.#divergence(step, metrics["optim/kl_sample_train_v1"]),
+    ];
+    const fresh = findings.filter((finding) => finding !== undefined && !this.#found.has(finding.code)) as Finding[];
+    for (const { code } of fresh) this.#found.add(code);
+    return fresh;
+  }
+
+  #training(step: number, totalSteps: number, loss: number | undefined): Finding | undefined {
+    if (loss === undefined) return undefined;
+    const higher = "Choose a lower learning rate, or warm it up.";
+    if (!Number.isFinite(loss)) {
+      return { code: "diverging", step, message: `The training loss at step ${step + 1} is ${loss}.`, remedy: higher };
+    }
+    this.#losses.push(loss);
+    // A resumed run may be near its end, where the loss no longer falls.
+    if (this.#firstStep !== 0 || this.#losses.length < 2 * window) return undefined;
+    const first = this.#losses.slice(0, window);
+    const last = this.#losses.slice(-window);
+    const [before, after] = [mean(first), mean(last)];
+    const noise = 3 * Math.hypot(standardError(first), standardError(last));
+    if (after > 1.3 * before + noise) {
+      const message = `The training loss rose from ${shown(before)} to ${shown(after)}.`;
+      return { code: "diverging", step, message, remedy: higher };
+    }
+    // Thirds of the run so far, at two moments only: each further look would be a further chance to be misled by noise.
+    const third = Math.floor(this.#losses.length / 3);
+    const looks = step + 1 === totalSteps || step + 1 === Math.floor(0.8 * totalSteps);
+    const [early, late] = [mean(this.#losses.slice(0, third)), mean(this.#losses.slice(-third))];
+    if (looks && third >= window && early > 0.05 && late > 0.92 * early) {
+      return {
+        code: "loss_not_falling",
+        step,
+        message: `After ${step + 1} steps the training loss is ${shown(late)}, from ${shown(early)} at the beginning.`,
+        remedy: "Choose a higher learning rate, and look at what is learned (`npx tinklet inspect`).",
+      };
+    }
+    return undefined;
+  }
+
+  #evaluation(step: number, loss: number | undefined): Finding | undefined {
+    if (loss === undefined || !Number.isFinite(loss)) return undefined;
+    if (this.#best === undefined || loss <= this.#best.loss) {
+      this.#best = { step, loss };
+      this.#worse = 0;
+      return undefined;
+    }
+    const { step: bestStep, loss: best } = this.#best;
+    this.#worse = loss > 1.05 * best + 0.01 ? this.#worse + 1 : 0;
+    if (this.#worse < worseEvaluations) return undefined;
+    return {
+      code: "overfitting",
+      step,
+      message: `The test loss rose to ${shown(loss)}; its best was ${shown(best)} at step ${bestStep + 1}.`,
+      remedy: "Train for fewer epochs, use the best checkpoint, or add examples.",
+    };
+  }
+
+  #reward(step: number, reward: number | undefined, mixed: number | undefined): Finding | undefined {
+    if (reward === undefined) return undefined;
+    this.#rewards.push(reward);
+    if (mixed !== undefined) {
+      this.#silent = mixed === 0 ? this.#silent + 1 : 0;
+      this.#hadSignal ||= mixed > 0;
+      if (this.#silent >= stepsWithoutSignal && !this.#hasRisen()) {
+        return {
+          code: "no_signal",
+          step,
+          message: `In the last ${this.#silent} steps all answers of each group got the same reward (${shown(reward)} on average), so there is nothing to learn from.`,
+          remedy: this.#hadSignal
+            ? "Raise the temperature or the group size; the model always answers alike."
+            : "Check the reward function on a few answers, choose easier tasks or larger groups, or fine-tune on examples first.",
+        };
+      }
+    }
+    if (this.#rewards.length < 3 * window) return undefined;
+    // windows of the best and of the last steps: a healthy run returns to what it had
+    const last = this.#rewards.slice(-window);
+    let best = Number.NEGATIVE_INFINITY;
+    let bestNoise = 0;
+    for (let from = 0; from + window <= this.#rewards.length - window; from++) {
+      const values = this.#rewards.slice(from, from + window);
+      if (mean(values) <= best) continue;
+      best = mean(values);
+      bestNoise = standardError(values);
+    }
+    const first = mean(this.#rewards.slice(0, window));
+    const noise = 6 * Math.hypot(bestNoise, standardError(last));
+    if (mean(last) >= Math.min(best - noise, (first + best) / 2) || best - mean(last) < 0.2 * Math.abs(best))
+      return undefined;
+    return {
+      code: "reward_falling",
+      step,
+      message: `The reward fell to ${shown(mean(last))}; its best was ${shown(best)}.`,
+      remedy: "Choose a lower learning rate, or add a KL penalty; resume from an earlier checkpoint.",
+    };
+  }
+
+  /** Whether the reward is higher than at the start: then equal rewards mean that the tasks are solved. */
+  #hasRisen(): boolean {
+    const first = mean(this.#rewards.slice(0, stepsWithoutSignal));
+    const last = mean(this.#rewards.slice(-stepsWithoutSignal));
+    return this.#hadSignal && last > first;
+  }
+
+  #divergence(step: number, kl: number | undefined): Finding | undefined {
+    if (kl === undefined) return undefined;
+    this.#kls = [...this.#kls, kl].slice(-window);
+    if (this.#kls.length < window || mean(this.#kls) < largeKl) return undefined;
+    return {
+      code: "kl_growing",
+      step,
+      message: `Sampler and trainer differ by ${shown(mean(this.#kls))} nats per token (KL), averaged over ${window} steps.`,
+      remedy: "Sample with newer weights (fewer steps off policy), or choose a lower learning rate.",
+    };
+  }
+}
