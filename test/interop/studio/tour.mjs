@@ -133,7 +133,7 @@ try {
     await page.getByText("Compare with other runs").click();
     await page.getByRole("checkbox", { name: /pirate-b/ }).check();
     await page.getByRole("list", { name: "Runs in the charts" }).getByText("pirate-b").waitFor();
-    await page.getByText(/Configuration: \d+ differences/).waitFor();
+    await page.getByText(/Configuration: \d+ differences?/).waitFor();
     assert.ok(page.url().includes("compare="));
     await page.reload();
     await page.getByRole("list", { name: "Runs in the charts" }).getByText("pirate-b").waitFor();
@@ -219,7 +219,7 @@ try {
     await page.getByText("Compare with other folders").click();
     await page.getByRole("checkbox", { name: /runs\/official/ }).check();
     await page.getByRole("list", { name: "Runs in the charts" }).getByText("runs/official").waitFor();
-    await page.getByText(/Configuration: \d+ differences/).waitFor();
+    await page.getByText(/Configuration: \d+ differences?/).waitFor();
     await page.reload();
     await page.getByRole("img", { name: /^env\/all\/reward\/total by step.*80 points.*60 points/ }).waitFor();
   });

@@ -20,6 +20,8 @@ export function flatten(value: JsonValue, path = "", into = new Map<string, stri
   return into;
 }
 
+const differences = (count: number): string => `${count} ${count === 1 ? "difference" : "differences"}`;
+
 export function Config({ runs }: { readonly runs: readonly Configured[] }) {
   const flat = runs.map(({ config }) => flatten(config as JsonValue));
   const names = [...new Set(flat.flatMap((one) => [...one.keys()]))];
@@ -27,7 +29,7 @@ export function Config({ runs }: { readonly runs: readonly Configured[] }) {
   const sorted = [...names.filter(differs), ...names.filter((name) => !differs(name))];
   return (
     <details class="panel" open={runs.length > 1}>
-      <summary>Configuration{runs.length > 1 ? `: ${names.filter(differs).length} differences` : ""}</summary>
+      <summary>Configuration{runs.length > 1 ? `: ${differences(names.filter(differs).length)}` : ""}</summary>
       <div class="scroll">
         <table>
           <thead>
