@@ -55,7 +55,7 @@ const drills = {
     command: (rest) => [`${root}test/drills/streams/streams.mjs`, ...rest],
   },
   upgrade: {
-    does: "data folders of the release before; --record --from CHECKOUT records this one's for the next",
+    does: "data folders of earlier releases; --record --from CHECKOUT --to FOLDER records those of one",
     command: (rest) =>
       rest[0] === "--record"
         ? [`${root}test/drills/upgrade/upgrade-record.mjs`, ...rest.slice(1)]

@@ -1,16 +1,26 @@
 // Records what a release leaves behind, for the releases after it: two data folders of its server over the real engine on a tiny
 // model, one closed in order and one killed in the middle of its work, with every result that was handed out before.
 //
-//   node test/drills/upgrade/upgrade-record.mjs --from CHECKOUT [--to test/fixtures/upgrade]
+//   node test/drills/upgrade/upgrade-record.mjs --from CHECKOUT --to test/fixtures/upgrade/NAME
 //
 // CHECKOUT is a checkout of that release, installed. Files are stored compressed (.gz); upgrade.test.ts opens them.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const option = (name, otherwise) => {
@@ -19,8 +29,16 @@ const option = (name, otherwise) => {
 };
 const from = option("from");
 if (from === undefined) throw new Error("--from CHECKOUT: an installed checkout of the release to record");
-const target = resolve(option("to", fileURLToPath(new URL("../../fixtures/upgrade", import.meta.url))));
-const { bundle } = await import(pathToFileURL(join(resolve(from), "test/fixtures/programs/bundle.mjs")).href);
+const to = option("to");
+if (to === undefined) throw new Error("--to test/fixtures/upgrade/NAME: the folder for the recording");
+const target = resolve(to);
+/** Where the checkout has its server programs: releases before the folders of `test/` were sorted have them in `test/server`. */
+const programs = ["test/fixtures/programs", "test/server"].find((folder) =>
+  existsSync(join(resolve(from), folder, "bundle.mjs")),
+);
+if (programs === undefined)
+  throw new Error(`--from ${from}: has no server programs; is it a checkout of this project?`);
+const { bundle } = await import(pathToFileURL(join(resolve(from), programs, "bundle.mjs")).href);
 const work = mkdtempSync(join(tmpdir(), "tinklet-upgrade-"));
 const key = "tml-upgrade";
 
@@ -77,7 +95,7 @@ for (let step = 0; step < 6; step++) {
 const record = async (name, { kill, limits, clean }) => {
   const dataDir = join(work, name);
   const model = join(work, "model");
-  const server = await start(await bundle("test/fixtures/programs/fake-main.ts"), {
+  const server = await start(await bundle(`${programs}/fake-main.ts`), {
     dataDir,
     model,
     limits,
@@ -157,7 +175,7 @@ const store = (folder, to) => {
 };
 
 try {
-  const tiny = await start(await bundle("test/fixtures/programs/serve-main.ts"), { tiny: join(work, "model") });
+  const tiny = await start(await bundle(`${programs}/serve-main.ts`), { tiny: join(work, "model") });
   tiny.child.kill("SIGTERM");
   await tiny.exited;
   await record("clean", { clean: true, limits: {} });
