@@ -41,13 +41,13 @@ export interface Limits {
   readonly topkPromptLogprobs: number;
   /** Largest LoRA rank. @defaultValue 256 */
   readonly rank: number;
-  /** Unfinished requests of one tenant. @defaultValue 20 000 */
+  /** Accepted requests of one tenant whose results are not stored yet; more are answered with 429 `queue_full`. @defaultValue 20 000 */
   readonly pendingPerTenant: number;
-  /** Unfinished requests in all. @defaultValue 100 000 */
+  /** The same of all tenants. @defaultValue 100 000 */
   readonly pending: number;
-  /** Bytes of unfinished requests in all. @defaultValue 4 GiB */
+  /** Bytes of the accepted requests of all tenants whose results are not stored yet. @defaultValue 4 GiB */
   readonly pendingBytes: number;
-  /** Bytes of unfinished requests of one tenant. @defaultValue 1 GiB */
+  /** The same of one tenant. @defaultValue 1 GiB */
   readonly pendingBytesPerTenant: number;
   /** Custom losses that one session stores. @defaultValue 1000, of 16 MiB together */
   readonly lossesPerSession: StoredLimit;
@@ -59,9 +59,9 @@ export interface Limits {
   readonly gapMs: number;
   /** Time without a heartbeat or request after which a session's models are unloaded; the next call loads them again. @defaultValue 900 000 */
   readonly staleSessionMs: number;
-  /** The same time after which a session's samplers are deleted, with weights that were saved without a name. @defaultValue 1 day */
+  /** Time without a heartbeat or request after which a session's samplers are deleted, with weights that were saved without a name. @defaultValue 1 day */
   readonly samplerTtlMs: number;
-  /** The same time after which a session without a training run is deleted. @defaultValue 30 days */
+  /** Time without a heartbeat or request after which a session without a training run is deleted. @defaultValue 30 days */
   readonly sessionTtlMs: number;
   /** Adapters and snapshots that may be in the engine's memory at once. @defaultValue 32 */
   readonly residentAdapters: number;
@@ -69,7 +69,7 @@ export interface Limits {
   readonly snapshotWorthMs: number;
   /** Time for snapshots as a fraction of the time for jobs. @defaultValue 0.05 */
   readonly snapshotOverhead: number;
-  /** Requests in flight at once, shared by tenants as `bodiesBytes` is; more are answered with 429. @defaultValue 12 288 */
+  /** HTTP requests in flight at once, from the first byte to the last one of the response, shared by tenants as `bodiesBytes` is; more are answered with 429. @defaultValue 12 288 */
   readonly concurrentRequests: number;
   /** Connections whose last request had a valid key, shared by tenants in the same way; more are answered with 429. @defaultValue 12 288 */
   readonly connections: number;

@@ -1,5 +1,5 @@
 /**
- * zstd compression of bodies. Uses the runtime's implementation where there is one (Node 22.15 and later), else a WebAssembly build that
+ * zstd compression of bodies; the SDK decides in `submit-request.ts` which ones it compresses. Uses the runtime's implementation where there is one (Node 22.15 and later), else a WebAssembly build that
  * is loaded when the first body is compressed.
  */
 import { InvalidInputError, TinkerError } from "./errors.ts";

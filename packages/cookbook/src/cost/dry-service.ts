@@ -20,7 +20,7 @@ import { sumOf, type TokenCounts } from "./budget.ts";
 
 /** Length of an answer that was given no limit, in tokens. */
 const usualAnswer = 256;
-/** Of everything that is asked about: no model says so, and nothing depends on it. */
+/** The log-prob of every token. Costs do not depend on it. */
 const logprob = -1;
 
 /** Counts what it is asked. */

@@ -45,23 +45,25 @@ export function advantagesOf(rewards: readonly number[], kind: AdvantageKind = "
 export function trajectoryTokens(trajectory: Trajectory, advantage: number): PolicyTokens[] {
   const done: PolicyTokens[] = [];
   let tokens: number[] = [];
-  let [logprobs, advantages, mask]: number[][] = [[], [], []] as number[][];
+  let logprobs: number[] = [];
+  let advantages: number[] = [];
+  let mask: number[] = [];
   let actions: Action[] = [];
   const add = (more: readonly number[], own: { readonly logprobs: readonly number[] } | undefined) => {
     more.forEach((token, i) => {
       tokens.push(token);
-      logprobs?.push(own?.logprobs[i] ?? 0);
-      advantages?.push(own === undefined ? 0 : advantage);
-      mask?.push(own === undefined ? 0 : 1);
+      logprobs.push(own?.logprobs[i] ?? 0);
+      advantages.push(own === undefined ? 0 : advantage);
+      mask.push(own === undefined ? 0 : 1);
     });
   };
   const end = () => {
     // The first token is never a target.
-    if (mask?.includes(1))
+    if (mask.includes(1))
       done.push({
         tokens,
-        logprobs: (logprobs as number[]).slice(1),
-        advantages: (advantages as number[]).slice(1),
+        logprobs: logprobs.slice(1),
+        advantages: advantages.slice(1),
         mask: mask.slice(1),
         actions,
       });
@@ -88,7 +90,8 @@ export function continues(prompt: readonly number[], tokens: readonly number[]):
  * The sequences of a group. Rewards are compared among trajectories of the same player: the one who begins a game, or has the better
  * cards, wins more often with any policy, and would otherwise get a positive advantage for it.
  *
- * @param options.keepEqual - also where all rewards are equal, because a KL penalty will make advantages differ.
+ * @param options.keepEqual - keeps groups whose rewards are all equal, for which the result is otherwise empty: there a KL penalty makes the
+ *   advantages differ.
  */
 export function groupTokens(
   group: TrajectoryGroup,

@@ -80,7 +80,7 @@ async function inOne(
   const { groups } = await rollouts.all;
   const { sequences, distances, tokens } = await scored(options, groups);
   await spend(tokens);
-  // With equal rewards in every group there is no gradient, and an empty batch is an error to most servers.
+  // No sequences, because all rewards were equal, make no parts: most servers refuse an empty batch.
   const parts = splitEvenly(sequences, substeps);
   const trained = [];
   for (const part of parts) trained.push(await trainer.step(part.map(toPolicyDatum), lossFn, adam, { lossFnConfig }));

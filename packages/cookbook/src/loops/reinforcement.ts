@@ -85,7 +85,7 @@ export interface ReinforcementDetail {
   readonly groups: readonly TrajectoryGroup[];
   /** Groups that could not be used, by their last failure. */
   readonly failed: readonly EpisodeFailure[];
-  /** Not in the metrics: a step that runs again may find another cache. */
+  /** Prompt tokens, and how many came from the prefix cache. Not in the metrics, because a repeated step may find another cache. */
   readonly prompts: PromptTokens;
 }
 export type ReinforcementEvent = RecordedEvent<ReinforcementDetail>;

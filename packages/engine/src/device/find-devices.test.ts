@@ -100,7 +100,7 @@ it.each([
       {},
       {
         findLibrary: () => {
-          throw new DeviceError("no_device", "onnxruntime-node is not installed");
+          throw new DeviceError("no_device", "onnxruntime-node is not installed", { hint: "install it" });
         },
       },
     ),

@@ -109,7 +109,8 @@ function libraryOf(system: DeviceSystem): OrtLibrary | { readonly reason: string
     return system.findLibrary();
   } catch (error) {
     const { message, hint } = error as Error & { hint?: string };
-    return { reason: message, ...(hint === undefined ? {} : { hint }) };
+    // the message of a ModelError ends with its hint in brackets; callers show the hint on a line of its own
+    return hint === undefined ? { reason: message } : { reason: message.replace(` (${hint})`, ""), hint };
   }
 }
 

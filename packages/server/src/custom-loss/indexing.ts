@@ -142,7 +142,7 @@ function maskPositions(kit: Kit, mask: Tensor, of: Tensor, axis: number): Tensor
       throw new CustomLossError(`a mask of shape [${shape.join(", ")}] does not match [${own.join(", ")}]`);
     }
     if (kept === undefined) {
-      kit.reserve(shape); // the loop below
+      kit.reserve(shape); // charges the loop below, which visits every element
       kept = [];
       for (let i = 0; i < data.length; i++) if (data[i] !== 0) kept.push(i);
     }

@@ -6,7 +6,6 @@ import type { SideThread } from "../thread/side-thread.ts";
 import type { Caller } from "./access/auth.ts";
 import { checkHostName } from "./access/hosts.ts";
 import { atPublicUrl } from "./access/public-url.ts";
-import { type Admission, createAdmissions } from "./admission.ts";
 import { describeError, problemAnswer } from "./answers.ts";
 import type { Call } from "./api.ts";
 import { readJson } from "./body/body.ts";
@@ -14,6 +13,7 @@ import type { Peer } from "./body/peer.ts";
 import { unexpected } from "./chat/answer-chat.ts";
 import { type Surface, surfaceOf } from "./chat/routes.ts";
 import type { Metrics } from "./metrics.ts";
+import { createRequestsInFlight, type RequestInFlight } from "./requests-in-flight.ts";
 import {
   type AppRoute,
   createRouteTable,
@@ -41,31 +41,31 @@ const surfaceOfUrl = (url: string): Surface => surfaceOf(url.replace(/^\w+:\/\/[
 export function createApp(options: AppOptions): (request: Request, peer?: Peer) => Promise<Response> {
   const { api, metrics, publicUrl, signIn, studio } = options;
   const allowedHosts = [...options.allowedHosts, ...(publicUrl === undefined ? [] : [publicUrl.hostname])];
-  const admissions = createAdmissions(api, options.thread);
+  const requestsInFlight = createRequestsInFlight(api, options.thread);
   const routeOf = createRouteTable({
     ...options,
     metricsText: async () =>
       metrics.render({
         ...(await options.gauges()),
-        tinklet_open_requests: admissions.openRequests,
-        tinklet_bodies_bytes: admissions.bytes,
+        tinklet_open_requests: requestsInFlight.count,
+        tinklet_bodies_bytes: requestsInFlight.bytes,
       }),
   });
 
   /** The caller by key or, if the studio is served, by the cookie of a signed-in browser. @throws Refusal 401, 429 */
-  const authenticate = (route: KeyRoute, { request, url }: OpenCall, admission: Admission): Caller => {
+  const authenticate = (route: KeyRoute, { request, url }: OpenCall, inFlight: RequestInFlight): Caller => {
     const credential = route.credential(request);
     const mayUseCookie = credential.value === null && route.acceptsCookie && studio !== undefined;
     const caller = (mayUseCookie ? signIn.callerOf(request, url) : undefined) ?? api.auth.identify(credential);
-    admission.moveTo(caller.tenant);
+    inFlight.moveTo(caller.tenant);
     return caller;
   };
 
   /** Reads the body within the route's limits. @throws Refusal 400, 408, 413, 415, 429 */
-  const readWithinLimits = async (route: AppRoute, request: Request, admission: Admission) => {
+  const readWithinLimits = async (route: AppRoute, request: Request, inFlight: RequestInFlight) => {
     route.checkHeaders?.(request);
     const hasBody = request.method !== "GET" && route.bounds !== undefined;
-    const bytes = hasBody ? await admission.read(route.bounds!) : new Uint8Array(0);
+    const bytes = hasBody ? await inFlight.read(route.bounds!) : new Uint8Array(0);
     return { bytes, wire: (route.isJson?.(request) ?? true) ? readJson(bytes, api.limits) : undefined };
   };
 
@@ -79,15 +79,15 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     }
   };
 
-  const answer = async (route: AppRoute, request: Request, url: URL, admission: Admission): Promise<Response> => {
-    const { onSent } = admission;
+  const answer = async (route: AppRoute, request: Request, url: URL, inFlight: RequestInFlight): Promise<Response> => {
+    const { onSent } = inFlight;
     const arrived = { request, url, onSent, bytes: new Uint8Array(0), wire: undefined };
     route.checkOrigin(request, url);
     if (route.access === "open") {
-      return route.answer({ ...arrived, ...(await readWithinLimits(route, request, admission)) });
+      return route.answer({ ...arrived, ...(await readWithinLimits(route, request, inFlight)) });
     }
-    const caller = authenticate(route, arrived, admission);
-    const call = { ...arrived, caller, ...(await readWithinLimits(route, request, admission)) };
+    const caller = authenticate(route, arrived, inFlight);
+    const call = { ...arrived, caller, ...(await readWithinLimits(route, request, inFlight)) };
     const response = await dispatch(route, call);
     const { signIn: id } = caller;
     return id === undefined ? response : endingWithSignIn(response, (end) => signIn.untilSignedOut(id, end));
@@ -95,19 +95,19 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
 
   return async (request, peer) => {
     const started = api.clock.monotonic();
-    const admission = admissions.of(request, peer);
+    const inFlight = requestsInFlight.of(request, peer);
     let label = "none";
     let surface: Surface = "tinker";
     let response: Response;
     try {
       surface = surfaceOfUrl(request.url);
-      admission.enter();
+      inFlight.enter();
       const sentUrl = new URL(request.url);
       checkHostName(sentUrl, allowedHosts);
       const url = atPublicUrl(sentUrl, publicUrl);
       const route = routeOf(request, url, surface);
       label = route.label;
-      response = await answer(route, request, url, admission);
+      response = await answer(route, request, url, inFlight);
     } catch (error) {
       const known = describeError(error);
       if (known === undefined) {
@@ -116,7 +116,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
       }
       response = problemAnswer(known ?? unexpected, surface);
     }
-    response = admission.settle(response, surface);
+    response = inFlight.settle(response, surface);
     api.queue.context.onPoint?.("reply");
     metrics.request(label, response.status, (api.clock.monotonic() - started) / 1000);
     return response;

@@ -587,15 +587,28 @@ export class Queue {
     if (request.failure === undefined) this.checkDisk(request.tenant, request.payload.byteLength);
     const pending = this.#pendingByTenant.get(request.tenant) ?? { count: 0, bytes: 0 };
     const { byteLength } = request.payload;
-    const full =
-      pending.count >= limits.pendingPerTenant ||
-      pending.bytes + byteLength > limits.pendingBytesPerTenant ||
-      this.#jobs.size >= limits.pending ||
-      this.#pendingBytes + byteLength > limits.pendingBytes;
-    if (full) {
-      const held = `${pending.count} unfinished requests of this key, ${Math.ceil(pending.bytes / 1e6)} MB`;
-      throw new Refusal(429, "queue_full", `The queue is full (${held}).`, { retryAfterSeconds: 1 });
-    }
+    const reached: readonly (readonly [isReached: boolean, what: string])[] = [
+      [
+        pending.count >= limits.pendingPerTenant,
+        `this key has ${pending.count} unfinished requests; the limit is ${limits.pendingPerTenant}`,
+      ],
+      [
+        pending.bytes + byteLength > limits.pendingBytesPerTenant,
+        `this key has ${pending.bytes} bytes of unfinished requests; the limit is ${limits.pendingBytesPerTenant}`,
+      ],
+      [
+        this.#jobs.size >= limits.pending,
+        `the unfinished requests of all keys have reached the limit of ${limits.pending}`,
+      ],
+      [
+        this.#pendingBytes + byteLength > limits.pendingBytes,
+        `the unfinished requests of all keys have reached the limit of ${limits.pendingBytes} bytes`,
+      ],
+    ];
+    const [, what] = reached.find(([isReached]) => isReached) ?? [];
+    if (what === undefined) return;
+    const message = `The queue is full: ${what}. Wait for results before sending more.`;
+    throw new Refusal(429, "queue_full", message, { retryAfterSeconds: 1 });
   }
 
   #explain(id: number): { queueState: "active" | "paused_capacity"; reason: string } {

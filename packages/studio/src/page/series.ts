@@ -42,7 +42,7 @@ const columnNames = [
   "computeMs",
 ] as const satisfies readonly (keyof StepColumns)[];
 
-/** Maximum steps of one run in the page. At the limit every other step is dropped, as on the server, so that memory stays bounded. */
+/** Maximum steps of one run in the page, which bounds its memory. At the limit every other step is dropped; the server does so at its own limit, 50,000. */
 const maxSteps = 100_000;
 
 /** Appends later steps to columns; steps that are already present are skipped. */

@@ -4,9 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { commandTable, findCommand, type Listed } from "./commands.ts";
-
-/** Exit codes; the same as the official tool's. */
-export const exitCodes = { ok: 0, error: 1, usage: 2, interrupted: 130 } as const;
+import { exitCodes } from "./exit-codes.ts";
 
 /**
  * Runs one command.
@@ -54,7 +52,7 @@ const firstScreen =
   (): string => `tinklet ${version()}: fine-tune language models, on this machine or with a Tinker server.
 
 Start here:
-  npx tinklet quickstart                      train a small model in about a minute; needs no key
+  npx tinklet quickstart                      train a small model in under a minute; needs no key
   npx tinklet train data.jsonl --local        fine-tune on your own conversations
   npx tinklet chat --local --from runs/data   chat with the result
   npx tinklet doctor                          check this machine, the key and the server

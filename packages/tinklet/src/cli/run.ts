@@ -2,6 +2,7 @@
 import { withApiKey } from "./auth/api-key.ts";
 import type { Command, OptionSpec } from "./command.ts";
 import { Context } from "./context.ts";
+import { exitCodes } from "./exit-codes.ts";
 import { Output } from "./output/output.ts";
 import { printable } from "./output/printable.ts";
 import { globalOptions, parseInput, UsageError } from "./parse.ts";
@@ -18,7 +19,7 @@ export async function run(words: readonly string[], command: Command, args: read
   }
   if (input.flag("help")) {
     process.stdout.write(commandHelp(command));
-    return 0;
+    return exitCodes.ok;
   }
   const output = Output.of(input);
   if (input.text("api-key") !== undefined && input.text("api-key-file") === undefined)
@@ -27,19 +28,19 @@ export async function run(words: readonly string[], command: Command, args: read
     );
   const context = new Context(input, output);
   try {
-    return (await command.run(input, context)) ?? 0;
+    return (await command.run(input, context)) ?? exitCodes.ok;
   } catch (error) {
     output.endProgress();
     if (error instanceof UsageError) return usage(words, command, error);
     if (context.signal.aborted) {
       output.note("Interrupted.");
-      return 130;
+      return exitCodes.interrupted;
     }
     const { explain, wrongCall } = await import("./output/explain.ts");
     const wrong = wrongCall(error, command, input);
     if (wrong !== undefined) return usage(words, command, wrong);
     output.error(explain(error));
-    return 1;
+    return exitCodes.error;
   } finally {
     await context.close();
   }
@@ -49,7 +50,7 @@ function usage(words: readonly string[], command: Command, error: UsageError): n
   const hint = error.hint === undefined ? "" : `Hint: ${error.hint}\n`;
   const message = printable(`Error: ${error.message.replace(/[.?]?$/, (end) => end || ".")}\n${hint}`);
   process.stderr.write(`${message}Usage: tinklet ${command.usage}\nHelp:  tinklet ${words.join(" ")} --help\n`);
-  return 2;
+  return exitCodes.usage;
 }
 
 function commandHelp({ usage: line, about, options = {}, examples = [] }: Command): string {

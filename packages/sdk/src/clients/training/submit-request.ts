@@ -31,6 +31,7 @@ export async function submitRequest(
     prepared = { ...request, headers, body: await compressZstd(request.body as Uint8Array) };
   }
   const response = await transport.send(prepared, { ...options, startedAtMs });
+  // every numbered request is acknowledged like a pass; the cast selects that decoder
   const { requestId } = transport.decode(request.operation as Operation & "forwardBackward", response);
   return { requestId, roundtripMs: clock.monotonic() - startedAtMs };
 }

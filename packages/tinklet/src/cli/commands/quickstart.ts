@@ -5,7 +5,7 @@ import { bundledModelFolder } from "../model.ts";
 export const quickstart: Command = {
   usage: "quickstart [--rl] [--out FOLDER] [--seed N]",
   about:
-    "Fine-tunes the bundled model on this machine, in about a minute, and shows its answers before and after.\n" +
+    "Fine-tunes the bundled model on this machine, in under a minute, and shows its answers before and after.\n" +
     "With --rl it trains with a reward instead of examples. Needs no key and no network.",
   options: {
     rl: { type: "boolean", about: "reinforcement learning with a reward, without examples" },

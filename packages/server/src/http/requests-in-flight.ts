@@ -12,7 +12,7 @@ import { unexpected } from "./chat/answer-chat.ts";
 import type { Surface } from "./chat/routes.ts";
 
 /** One request's resources. */
-export interface Admission {
+export interface RequestInFlight {
   /** Counts the request among those in flight. @throws Refusal 429 */
   enter(): void;
   /** Counts the request for the tenant of its key. @throws Refusal 429 */
@@ -24,16 +24,19 @@ export interface Admission {
   settle(response: Response, surface: Surface): Response;
 }
 
-export interface Admissions {
-  of(request: Request, peer: Peer | undefined): Admission;
+export interface RequestsInFlight {
+  of(request: Request, peer: Peer | undefined): RequestInFlight;
   /** Requests in flight. */
-  readonly openRequests: number;
+  readonly count: number;
   /** Bytes of received bodies and unsent responses. */
   readonly bytes: number;
 }
 
 /** @param thread - decompresses bodies */
-export function createAdmissions({ clock, limits }: Pick<Api, "clock" | "limits">, thread: SideThread): Admissions {
+export function createRequestsInFlight(
+  { clock, limits }: Pick<Api, "clock" | "limits">,
+  thread: SideThread,
+): RequestsInFlight {
   const bodies = new TenantPool({
     capacity: limits.bodiesBytes,
     unit: "bytes of bodies and answers",
@@ -59,7 +62,7 @@ export function createAdmissions({ clock, limits }: Pick<Api, "clock" | "limits"
   };
 
   return {
-    get openRequests() {
+    get count() {
       return inFlight.used;
     },
     get bytes() {
