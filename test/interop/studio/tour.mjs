@@ -344,7 +344,7 @@ try {
         await seen.goto(shared.studio);
         await seen.getByLabel("Key").fill("tml-nobody");
         await seen.getByRole("button", { name: "Sign in" }).click();
-        await seen.getByText("no key of this server").waitFor();
+        await seen.getByText("must be a key of this server").waitFor();
         await seen.getByLabel("Key").fill(`tml-${name}`);
         await seen.getByRole("button", { name: "Sign in" }).click();
         await seen.getByRole("link", { name: own, exact: true }).waitFor();
