@@ -55,11 +55,8 @@ interface OpenedModel {
 }
 
 /** The prompt of a conversation. @throws TokenizerError when the template rejects it; TextTooLong */
-function renderChat(
-  model: OpenedModel,
-  { messages, prefill: given = "", callFirst, ...options }: Conversation,
-  longest: number,
-): ChatPrompt {
+function renderChat(model: OpenedModel, conversation: Conversation, longest: number): ChatPrompt {
+  const { messages, prefill: given = "", callFirst, ...options } = withNumbers(conversation);
   model.chat ??= createChat(model.tokenizer);
   const { tokenizer, chat } = model;
   const rendered = chat.render(messages, options);
@@ -70,6 +67,19 @@ function renderChat(
   const prompt = encodeText(tokenizer, { text, addSpecialTokens: false, longest });
   const whole = prefill === "" ? rendered : { ...rendered, text, startsInReasoning: false };
   return { rendered: whole, prompt, traits: chat.traits };
+}
+
+/** Templates write JSON with `JSON.stringify`, which cannot write the bigints of schemas and arguments. */
+function withNumbers(conversation: Conversation): Conversation {
+  if (!hasBigint(conversation)) return conversation;
+  const asNumber = (_key: string, value: unknown) => (typeof value === "bigint" ? Number(value) : value);
+  return JSON.parse(JSON.stringify(conversation, asNumber)) as Conversation;
+}
+
+/** Recursion is bounded: bodies have at most `jsonDepth` levels. */
+function hasBigint(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return typeof value === "bigint";
+  return Object.values(value).some(hasBigint);
 }
 
 const opened = new Map<string, OpenedModel>();

@@ -12,7 +12,7 @@ export const unsupported = (param: string, problem: string): Refusal =>
   badField(param, `${problem}; leave it out`, "unsupported_value");
 
 /** A value as error messages show it; the size of the text is bounded, and so is the work. */
-function shown(value: unknown): string {
+export function shown(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") return JSON.stringify(value.slice(0, 100));
   if (typeof value !== "object" || value === null) return String(value);

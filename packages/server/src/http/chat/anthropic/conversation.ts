@@ -3,7 +3,7 @@ import type { ChatMessage } from "@tinklet/models/chat";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
 import type { Conversation } from "../../../thread/chat-tasks.ts";
-import { type Body, badField, booleanField, listField, objectField, textField, unsupported } from "../fields.ts";
+import { type Body, badField, booleanField, listField, objectField, shown, textField, unsupported } from "../fields.ts";
 import { toolName } from "../openai/messages.ts";
 import { toolsOf } from "../reply.ts";
 import { type OfferedTool, type ToolChoice, type ToolUse, toolUseOf } from "../tool-use.ts";
@@ -49,8 +49,7 @@ function readTexts(value: unknown, at: string, limits: Limits): string[] {
   });
 }
 
-const notRead = (block: Body, at: string) =>
-  unsupported(at, `type must be text, got ${JSON.stringify(String(block["type"]).slice(0, 100))}`);
+const notRead = (block: Body, at: string) => unsupported(at, `type must be text, got ${shown(block["type"])}`);
 
 function readMessage(message: Body, at: string, limits: Limits): ChatMessage[] {
   const { role, content } = message;

@@ -2,7 +2,7 @@
 import type { ChatMessage } from "@tinklet/models/chat";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Limits } from "../../../limits.ts";
-import { type Body, badField, booleanField, listField, objectField, textField, unsupported } from "../fields.ts";
+import { type Body, badField, booleanField, listField, objectField, shown, textField, unsupported } from "../fields.ts";
 import { type OfferedTool, type ToolChoice, type ToolUse, toolUseOf } from "../tool-use.ts";
 
 const roles: Readonly<Record<string, string>> = {
@@ -24,9 +24,10 @@ export function readTextParts(
   return listField(value, at, limits.chatMessages)
     .map((each, i) => {
       const part = objectField(each, `${at}[${i}]`);
-      const type = String(part["type"]);
-      if (types.includes(type)) return textField(part[type === "refusal" ? "refusal" : "text"], `${at}[${i}].text`);
-      throw unsupported(`${at}[${i}]`, `type must be ${types.join(" or ")}, got ${JSON.stringify(type.slice(0, 100))}`);
+      const { type } = part;
+      if (typeof type === "string" && types.includes(type))
+        return textField(part[type === "refusal" ? "refusal" : "text"], `${at}[${i}].text`);
+      throw unsupported(`${at}[${i}]`, `type must be ${types.join(" or ")}, got ${shown(type)}`);
     })
     .join("");
 }

@@ -27,7 +27,7 @@ interface Reading {
 }
 
 function readItem(item: Body, at: string, { builder, limits }: Reading): void {
-  const type = item["type"] ?? "message";
+  const type = textField(item["type"] ?? "message", `${at}.type`);
   switch (type) {
     case "message": {
       const sent = textField(item["role"], `${at}.role`, 100);
@@ -62,7 +62,7 @@ function readItem(item: Body, at: string, { builder, limits }: Reading): void {
     default:
       throw unsupported(
         `${at}.type`,
-        `must be message, function_call, function_call_output or reasoning, got ${JSON.stringify(String(type).slice(0, 100))}`,
+        `must be message, function_call, function_call_output or reasoning, got ${JSON.stringify(type.slice(0, 100))}`,
       );
   }
 }

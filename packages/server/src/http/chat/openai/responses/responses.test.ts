@@ -1,5 +1,6 @@
 /** The Responses API over a scripted engine: what it answers and streams, what it stores, and what it refuses. */
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
+import { stringifyJson } from "@tinklet/wire";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../../../../models/src/testing/tiny-tokenizer.ts";
 import { openDatabase } from "../../../../store/database.ts";
@@ -267,4 +268,37 @@ describe("a format", () => {
     expect([status, json.error?.param]).toEqual([400, param]);
     expect(json.error.message.startsWith(param)).toBe(true);
   });
+});
+
+const long = 9223372036854775807n;
+const tall = { type: "object", properties: { a: { type: "integer", maximum: long } } };
+
+test.each<[string, object]>([
+  ["metadata", { metadata: { a: long } }],
+  ["a tool", { tools: [{ type: "function", name: "f", parameters: tall }] }],
+  ["a format", { text: { format: { type: "json_schema", name: "f", schema: tall } } }],
+])("an integer beyond 2^53 in %s is answered, streamed and stored as it was sent", async (_where, more) => {
+  const { server } = await open(["hello"]);
+  const send = (body: object) => {
+    const bytes = new TextEncoder().encode(stringifyJson({ model: baseModel, input: "x", ...more, ...body }));
+    return server.send("POST", "/v1/responses", bytes, { "content-type": "application/json" });
+  };
+  const textOf = ({ bytes }: { bytes: Uint8Array }) => new TextDecoder().decode(bytes);
+  const whole = await send({});
+  expect(whole.status).toBe(200);
+  expect(textOf(whole)).toContain(`:${long}`);
+  expect(textOf(await server.send("GET", `/v1/responses/${whole.json.id}`))).toBe(textOf(whole));
+  const streamed = await send({ stream: true });
+  expect(streamed.status).toBe(200);
+  expect(textOf(streamed)).toContain(`:${long}`);
+});
+
+test.each<[string, object]>([
+  ["include[0]", { input: "x", include: [{ toString: 1 }] }],
+  ["input[0].type", { input: [{ type: { toString: 1 }, role: "user", content: "x" }] }],
+  ["input[0].content[0]", { input: [{ role: "user", content: [{ type: { toString: 1 } }] }] }],
+])("a type that is an object is a 400 that names %s", async (param, body) => {
+  const { create } = await open(["x"]);
+  const { status, json } = await create(body);
+  expect([status, json.error?.param]).toEqual([400, param]);
 });

@@ -3,11 +3,12 @@
  * conversation, so that `previous_response_id` continues it.
  */
 import type { ChatMessage } from "@tinklet/models/chat";
+import { stringifyJson } from "@tinklet/wire";
 import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
 import { Refusal } from "../../../../queue/refusal.ts";
 import { addResponse, deleteResponse, getResponse } from "../../../../store/tables/responses.ts";
-import { jsonAnswer, type Problem } from "../../../answers.ts";
+import { jsonAnswer, jsonTextAnswer, type Problem } from "../../../answers.ts";
 import type { Call } from "../../../api.ts";
 import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../../answer-chat.ts";
 import { namedEvent } from "../../anthropic/blocks.ts";
@@ -100,7 +101,7 @@ export function responseHandlers(
     const row = {
       id: response.id,
       tenant: call.caller.tenant,
-      body: JSON.stringify(response),
+      body: stringifyJson(response),
       messages: JSON.stringify(messages),
       created_at: now,
       expires_at: now + responseTtlMs,
@@ -112,7 +113,8 @@ export function responseHandlers(
     const body = objectField(call.wire, "body");
     checkFields(body, rules);
     for (const [i, each] of optionalList(body["include"], "include").entries()) {
-      if (!includable.has(String(each))) throw unsupported(`include[${i}]`, `must be ${[...includable].join(", ")}`);
+      if (typeof each !== "string" || !includable.has(each))
+        throw unsupported(`include[${i}]`, `must be ${[...includable].join(", ")}`);
     }
     const model = findModel(api, call.caller.tenant, body["model"]);
     const previousId = optionalText(body["previous_response_id"], "previous_response_id", 200);
@@ -222,7 +224,7 @@ export function responseHandlers(
     oaiGetResponse: ({ caller }, { response: id = "" }) => {
       const row = getResponse(api.store.db.sql, id, caller.tenant, api.clock.now());
       if (row === undefined) throw notFound(id);
-      return jsonAnswer(JSON.parse(row.body));
+      return jsonTextAnswer(row.body);
     },
     oaiDeleteResponse: async ({ caller }, { response: id = "" }) => {
       const isDeleted = await api.store.db.write((sql) => deleteResponse(sql, id, caller.tenant));
