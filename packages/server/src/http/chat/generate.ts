@@ -93,8 +93,17 @@ export async function generate(api: Api, generation: Generation, listener: Liste
   });
   let { completionTokens } = totals;
   for (const [index, { textTokens, ...redone }] of again) {
-    const { maxTokens } = generation.params;
-    const params = { ...generation.params, ...omitUndefined({ maxTokens: maxTokens && maxTokens - textTokens }) };
+    // The text can have more tokens than were sampled, because it is encoded again.
+    if (redone.prompt.length > generation.model.served.info.contextLength) {
+      listener.ending(index, "length", undefined);
+      continue;
+    }
+    const { maxTokens, seed } = generation.params;
+    const params = {
+      ...generation.params,
+      ...omitUndefined({ maxTokens: maxTokens === undefined ? undefined : Math.max(0, maxTokens - textTokens) }),
+      ...omitUndefined({ seed: seed === undefined ? undefined : seed + index }), // as the engine does for n replies
+    };
     const rest = { ...generation, ...redone, params, n: 1, stop: [] };
     try {
       const { completionTokens: more } = await generateWithin(api, rest, {

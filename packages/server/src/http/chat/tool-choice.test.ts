@@ -2,8 +2,9 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openEngine } from "@tinklet/engine";
+import { openEngine, type SampleRequest } from "@tinklet/engine";
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
+import { stringifyJson } from "@tinklet/wire";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { writeTinyModel } from "../../../../engine/src/testing/tiny-model.ts";
 import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
@@ -199,4 +200,61 @@ test("strict tools with tool_choice auto: the arguments of a call are decoded ag
   expect(redone[0]!.prompt.endsWith('{"tool_calls": [{"name": "f", "arguments":')).toBe(true);
   const { json: loose } = await scripted.post("/v1/chat/completions", { ...asked, tools: [tool("f", schema)] });
   expect(callsOf(loose.choices[0])).toEqual([{ name: "f", arguments: '{"city": 5}' }]);
+});
+
+test("arguments with an integer beyond 2^53, and blocks whose type is an object, are not an internal error", async () => {
+  const scripted = await TestServer.open({ engine: { reply: () => [267] } });
+  onTestFinished(() => scripted.close());
+  const ask = async (path: string, content: object) => {
+    const bytes = new TextEncoder().encode(
+      stringifyJson({ ...question, messages: [...question.messages, { role: "assistant", content: [content] }] }),
+    );
+    return (await scripted.send("POST", path, bytes, { "content-type": "application/json" })).status;
+  };
+  const used = { type: "tool_use", id: "a", name: "f", input: { id: 9223372036854775807n } };
+  expect(await ask("/anthropic/api/v1/messages", used)).toBe(200);
+  const odd = { type: { toString: 1 } };
+  expect([await ask("/anthropic/api/v1/messages", odd), await ask("/v1/chat/completions", odd)]).toEqual([400, 400]);
+});
+
+describe("calls of strict tools that are decoded again", () => {
+  const strict = [tool("f", { type: "object" }, { strict: true })];
+  const free = tokenizer.encode('{"tool_calls": [{"name": "f", "arguments": {}}]}', { addSpecialTokens: false });
+
+  async function redone(sampled: readonly number[], body: object) {
+    const params: SampleRequest["params"][] = [];
+    const scripted = await TestServer.open({
+      engine: {
+        reply: ({ params: given }) => {
+          if (given?.constraint === undefined) return [...sampled, 267];
+          params.push(given);
+          return [...tokenizer.encode("{}", { addSpecialTokens: false }), 267];
+        },
+      },
+    });
+    onTestFinished(() => scripted.close());
+    const { status, json } = await scripted.post("/v1/chat/completions", { ...question, tools: strict, ...body });
+    expect(status).toBe(200);
+    return { params, json };
+  }
+
+  test("have the seeds of their replies, so that n replies are independent", async () => {
+    const { params } = await redone(free, { n: 3, seed: 5 });
+    expect(params.map((each) => each?.seed)).toEqual([5, 6, 7]);
+  });
+
+  test.each([
+    ["limit", 40, [0]],
+    ["context", 130, []],
+  ])(
+    "have no room where the text before them, encoded again, exceeds the %s: finish_reason length",
+    async (_of, count, limits) => {
+      const encode = (text: string) => tokenizer.encode(text, { addSpecialTokens: false });
+      const [half] = encode("é"); // the first of two bytes
+      const sampled = [...encode("<think>"), ...new Array<number>(count).fill(half!), ...encode("</think>"), ...free];
+      const { params, json } = await redone(sampled, { max_tokens: sampled.length + 1 });
+      expect(params.map((each) => each?.maxTokens)).toEqual(limits);
+      expect([callsOf(json.choices[0]), json.choices[0].finish_reason]).toEqual([[], "length"]);
+    },
+  );
 });
