@@ -39,7 +39,7 @@ export class ResponseOutput {
 
   /** Closes the open item. @param status - incomplete where the reply reached its limit of tokens */
   end(status: Status): void {
-    this.#status = status;
+    if (this.#open !== undefined) this.#status = status; // calls are complete
     this.#close(status);
   }
 

@@ -89,6 +89,14 @@ describe("a response", () => {
     ]);
   });
 
+  test("whose limit is reached after a complete call has that call as completed, also in the stream", async () => {
+    const { stream } = await open([call]);
+    const events = await stream({ input: "x", tools: [weather], max_output_tokens: encode(call).length });
+    const { type, response } = events.at(-1);
+    expect([type, response.output[0].status]).toEqual(["response.incomplete", "completed"]);
+    expect(response.output[0]).toEqual(events.find((event) => event.type === "response.output_item.done").item);
+  });
+
   test("streamed: numbered events whose deltas are the text, and the same response at the end", async () => {
     const { stream } = await open(["hello 👋 world"]);
     const events = await stream({ input: "x" });
