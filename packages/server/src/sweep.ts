@@ -7,6 +7,7 @@ import { readable } from "./queue/training/checkpoint-jobs.ts";
 import type { StoredSessionActivity } from "./session-activity.ts";
 import type { Store } from "./store/store.ts";
 import { expireCheckpoints, tinkerPath } from "./store/tables/models.ts";
+import { expireResponses } from "./store/tables/responses.ts";
 import { dropSampler, expireSessions, type HeldSampler, heldSamplers, storeSeen } from "./store/tables/sessions.ts";
 import { addAudit } from "./store/tables/usage.ts";
 
@@ -72,6 +73,7 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
     }),
   );
   if (expired > 0) log.info("checkpoints.expired", { count: expired });
+  await store.db.write((sql) => expireResponses(sql, now));
   await queue.sweep();
   for (let at = 0; at < changes.length; at += batch) {
     await store.db.write((sql) => storeSeen(sql, changes.slice(at, at + batch)));

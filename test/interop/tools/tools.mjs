@@ -1,6 +1,6 @@
 // Unmodified tools that people point at the chat endpoints, most of them with demanded or strict tool calls and schemas by default: OpenAI's Agents
 // SDK and LangChain in Python and JavaScript, instructor, Pydantic AI, litellm and dspy. The bundled model answers; replies are checked for
-// their form, because what it says is of no matter here.
+// their form, at temperature 0: what the model says does not matter, but it must be the same each time.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -80,7 +80,7 @@ async function checkAgents(url, checks) {
     parameters: z.object({ city: z.string() }),
     execute: async ({ city }) => `21 degrees in ${city}`,
   });
-  const settings = { maxTokens: 60 };
+  const settings = { maxTokens: 60, temperature: 0 };
   const agent = new Agent({
     name: "free",
     model,
@@ -125,6 +125,7 @@ async function checkLangChain(url, checks) {
     model: "tinklet/base",
     apiKey: "tml-chat",
     maxTokens: 80,
+    temperature: 0,
     maxRetries: 0,
     configuration: { baseURL: `${url}/v1` },
   });
@@ -140,6 +141,7 @@ async function checkLangChain(url, checks) {
       model: "tinklet/base",
       apiKey: "tml-chat",
       maxTokens: 20,
+      temperature: 0,
       maxRetries: 0,
       useResponsesApi: true,
       configuration: { baseURL: `${url}/v1` },

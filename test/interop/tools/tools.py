@@ -37,13 +37,13 @@ def agents_sdk():
 
     async def everything():
         responses = OpenAIResponsesModel(model, AsyncOpenAI(base_url=url, api_key=key, max_retries=0))
-        brief = ModelSettings(max_tokens=60)
+        brief = ModelSettings(max_tokens=60, temperature=0)
         agent = Agent(name="free", instructions="Be brief.", model=responses, model_settings=brief, tools=[get_weather])
         free = await Runner.run(agent, "What is 2 + 3?", max_turns=4)
-        demanding = agent.clone(model_settings=ModelSettings(max_tokens=60, tool_choice="required"))
+        demanding = agent.clone(model_settings=ModelSettings(max_tokens=60, temperature=0, tool_choice="required"))
         demanded = await Runner.run(demanding, "The weather in Oslo?", max_turns=4)
         typed = await Runner.run(Agent(name="typed", model=responses, model_settings=brief, output_type=Sum), "2 + 3?")
-        streamed = Runner.run_streamed(agent, "Tell me about the sea.", max_turns=4)
+        streamed = Runner.run_streamed(agent, "What is 2 + 3?", max_turns=4)
         events = [event async for event in streamed.stream_events()]
         return free, demanded, typed, events
 
@@ -59,13 +59,13 @@ def responses_api():
     from openai import OpenAI
 
     client = OpenAI(base_url=url, api_key=key, max_retries=0)
-    parsed = client.responses.parse(model=model, input="2 + 3?", text_format=Sum, max_output_tokens=60)
+    parsed = client.responses.parse(model=model, input="2 + 3?", text_format=Sum, max_output_tokens=60, temperature=0)
     check("openai: responses.parse", lambda: isinstance(parsed.output_parsed, Sum))
-    with client.responses.stream(model=model, input="Tell me about the sea.", max_output_tokens=30) as stream:
+    with client.responses.stream(model=model, input="Tell me about the sea.", max_output_tokens=30, temperature=0) as stream:
         deltas = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
         final = stream.get_final_response()
     check("openai: responses.stream", lambda: deltas == final.output_text and deltas != "")
-    more = client.responses.create(model=model, input="And then?", previous_response_id=final.id, max_output_tokens=10)
+    more = client.responses.create(model=model, input="And then?", previous_response_id=final.id, max_output_tokens=10, temperature=0)
     check("openai: previous_response_id", lambda: more.usage.input_tokens > final.usage.input_tokens)
     check("openai: responses.retrieve", lambda: client.responses.retrieve(more.id).id == more.id)
 
@@ -76,7 +76,7 @@ def instructor_():
 
     client = instructor.from_openai(OpenAI(base_url=url, api_key=key, max_retries=0))
     messages = [{"role": "user", "content": "Bob is 5."}]
-    user = client.chat.completions.create(model=model, response_model=User, messages=messages, max_tokens=80, max_retries=0)
+    user = client.chat.completions.create(model=model, response_model=User, messages=messages, max_tokens=80, temperature=0, max_retries=0)
     check("instructor: a response model", lambda: isinstance(user, User))
 
 
@@ -89,7 +89,7 @@ def langchain():
         """Adds two numbers."""
         return a + b
 
-    chat = ChatOpenAI(model=model, base_url=url, api_key=key, max_tokens=80, max_retries=0)
+    chat = ChatOpenAI(model=model, base_url=url, api_key=key, max_tokens=80, temperature=0, max_retries=0)
     check("langchain-openai: structured output", lambda: isinstance(chat.with_structured_output(User).invoke("Bob is 5."), User))
     calling = chat.with_structured_output(User, method="function_calling")
     check("langchain-openai: structured output by a call", lambda: isinstance(calling.invoke("Bob is 5."), User))
@@ -104,7 +104,7 @@ def pydantic_ai():
 
     provider = OpenAIProvider(base_url=url, api_key=key)
     for kind in (OpenAIChatModel, OpenAIResponsesModel):
-        agent = Agent(kind(model, provider=provider), output_type=User, model_settings={"max_tokens": 80})
+        agent = Agent(kind(model, provider=provider), output_type=User, model_settings={"max_tokens": 80, "temperature": 0})
         check(f"pydantic-ai: an output type by {kind.__name__}", lambda: isinstance(agent.run_sync("Bob is 5.").output, User))
 
 
@@ -112,7 +112,7 @@ def litellm_():
     import litellm
 
     litellm.suppress_debug_info = True
-    named = {"model": f"openai/{model}", "api_base": url, "api_key": key, "num_retries": 0}
+    named = {"model": f"openai/{model}", "api_base": url, "api_key": key, "num_retries": 0, "temperature": 0}
     messages = [{"role": "user", "content": "What is 2 + 3?"}]
     reply = litellm.completion(**named, messages=messages, max_tokens=20)
     check("litellm: a completion", lambda: len(reply.choices[0].message.content) > 0)
@@ -130,7 +130,7 @@ def litellm_():
 def dspy_():
     import dspy
 
-    lm = dspy.LM(f"openai/{model}", api_base=url, api_key=key, max_tokens=200, cache=False, num_retries=0)
+    lm = dspy.LM(f"openai/{model}", api_base=url, api_key=key, max_tokens=200, temperature=0, cache=False, num_retries=0)
     answer = lm(messages=[{"role": "user", "content": "What is 2 + 3?"}])
     check("dspy: a call of the model", lambda: len(answer) == 1)
 

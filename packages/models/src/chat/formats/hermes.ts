@@ -20,7 +20,8 @@ export const hermesFormat: ReplyFormat = {
   reasoningOpens: "<think>",
   callOpening: {
     textOf: (tool) => `${opens}\n${tool === undefined ? "" : `{"name": ${JSON.stringify(tool)}, "arguments":`}`,
-    startIn: (reply) => Math.max(0, reply.indexOf(opens)),
+    // reasoning may mention the marker
+    startIn: (reply) => Math.max(0, reply.indexOf(opens, Math.max(0, reply.lastIndexOf("</think>")))),
   },
   isUsedBy: ({ withTool, withCall }) => `${withTool} ${withCall}`.includes(opens),
   createParser: (options) =>

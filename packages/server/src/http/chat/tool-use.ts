@@ -122,7 +122,7 @@ function moveReferences(value: unknown, to: string, keysAreNames = false): unkno
   const moved = Object.entries(value).map(([key, each]): [string, unknown] => {
     if (keysAreNames) return [key, moveReferences(each, to)];
     if (dataKeywords.has(key)) return [key, each];
-    if (key === "$ref" && typeof each === "string" && each.startsWith("#")) return [key, to + each.slice(1)];
+    if (key === "$ref" && typeof each === "string" && /^#(\/|$)/.test(each)) return [key, to + each.slice(1)];
     return [key, moveReferences(each, to, nameKeywords.has(key))];
   });
   return Object.fromEntries(moved);

@@ -24,7 +24,7 @@ export interface ResponseBounds {
 /** Stores a response, and deletes expired ones and the tenant's oldest ones beyond the bounds. */
 export function addResponse(sql: Sql, row: ResponseRow, { count, bytes }: ResponseBounds): void {
   const { id, tenant, body, messages, created_at: createdAt, expires_at: expiresAt } = row;
-  sql.run("DELETE FROM responses WHERE expires_at <= ?", createdAt);
+  expireResponses(sql, createdAt);
   sql.run(
     "INSERT INTO responses (id, tenant, body, messages, bytes, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
     id,
@@ -47,6 +47,9 @@ export function addResponse(sql: Sql, row: ResponseRow, { count, bytes }: Respon
     bytes,
   );
 }
+
+export const expireResponses = (sql: Sql, now: number): void =>
+  void sql.run("DELETE FROM responses WHERE expires_at <= ?", now);
 
 export const getResponse = (sql: Sql, id: string, tenant: string, now: number): ResponseRow | undefined =>
   sql.get<ResponseRow>("SELECT * FROM responses WHERE id = ? AND tenant = ? AND expires_at > ?", id, tenant, now);

@@ -270,6 +270,9 @@ describe("a format", () => {
     ["conversation", { input: "x", conversation: "conv_1" }],
     ["max_output_tokens", { input: "x", max_output_tokens: 0 }],
     ["messages", { input: "x", messages: [] }],
+    ["metadata.a", { input: "x", metadata: { a: 1 } }],
+    ["metadata.a", { input: "x", metadata: { a: "b".repeat(513) } }],
+    ["metadata", { input: "x", metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [i, "x"])) }],
   ])("or a field that is not supported is a 400 that names %s", async (param, body) => {
     const { create } = await open(["x"]);
     const { status, json } = await create(body);
@@ -282,7 +285,6 @@ const long = 9223372036854775807n;
 const tall = { type: "object", properties: { a: { type: "integer", maximum: long } } };
 
 test.each<[string, object]>([
-  ["metadata", { metadata: { a: long } }],
   ["a tool", { tools: [{ type: "function", name: "f", parameters: tall }] }],
   ["a format", { text: { format: { type: "json_schema", name: "f", schema: tall } } }],
 ])("an integer beyond 2^53 in %s is answered, streamed and stored as it was sent", async (_where, more) => {
@@ -309,4 +311,18 @@ test.each<[string, object]>([
   const { create } = await open(["x"]);
   const { status, json } = await create(body);
   expect([status, json.error?.param]).toEqual([400, param]);
+});
+
+test("long settings of a request are not repeated in its stream", async () => {
+  const { stream } = await open(["x"], { limits: { chatBytes: 8 * 1024 * 1024 } });
+  const schema = { enum: ["x"], description: "y".repeat(1_000_000) };
+  const tools = [{ ...weather, parameters: { type: "object", properties: {}, description: "y".repeat(100_000) } }];
+  const text = { format: { type: "json_schema", name: "a", schema } };
+  const events = await stream({ input: "x", text, tools, tool_choice: "none" });
+  expect(JSON.stringify(events).length).toBeLessThan(20_000);
+  expect(events[0].response).toMatchObject({
+    text: { format: { type: "json_schema" } },
+    tools: [],
+    instructions: null,
+  });
 });

@@ -126,7 +126,7 @@ export function responseHandlers(
     const isStored = body["store"] === undefined || body["store"] === null ? true : booleanField(body, "store");
     const stream = booleanField(body, "stream");
     const effort = readEffort(body);
-    const metadata = body["metadata"] == null ? {} : objectField(body["metadata"], "metadata");
+    const metadata = readMetadata(body["metadata"]);
     const conversation = [...previousOf(call, previousId), ...readInput(body["input"], api.limits)];
     if (conversation.length === 0) throw badField("input", "must not be empty");
     if (conversation.length > api.limits.chatMessages) {
@@ -147,7 +147,12 @@ export function responseHandlers(
       created_at: Math.floor(api.clock.now() / 1000),
       background: false,
       error: null,
-      instructions: instructions ?? null,
+      ...repeated({
+        instructions: instructions ?? null,
+        text: { format: formatObject },
+        tool_choice: body["tool_choice"] ?? "auto",
+        tools: body["tools"] ?? [],
+      }),
       max_output_tokens: maxTokens ?? null,
       metadata,
       model: model.id,
@@ -156,9 +161,6 @@ export function responseHandlers(
       reasoning: { effort: effort ?? null, summary: null },
       store: isStored,
       temperature: params.temperature,
-      text: { format: formatObject },
-      tool_choice: body["tool_choice"] ?? "auto",
-      tools: body["tools"] ?? [],
       top_p: params.topP ?? 1,
       truncation: "disabled",
     };
@@ -232,6 +234,40 @@ export function responseHandlers(
       return jsonAnswer({ id, object: "response", deleted: true });
     },
   };
+}
+
+interface Repeated {
+  readonly instructions: string | null;
+  readonly text: { readonly format: object };
+  readonly tool_choice: unknown;
+  readonly tools: unknown;
+}
+
+/** Characters of the request that a response repeats. */
+const mostRepeated = 16_384;
+
+/** Settings as a response repeats them. Long ones are left out: a stream repeats them three times, in memory until its client reads. */
+function repeated(settings: Repeated): Repeated {
+  if (stringifyJson(settings).length <= mostRepeated) return settings;
+  const { type } = settings.text.format as { type?: unknown };
+  return { instructions: null, text: { format: { type } }, tool_choice: "auto", tools: [] };
+}
+
+/** OpenAI's own limits. */
+const metadataLimits = { pairs: 16, key: 64, value: 512 } as const;
+
+function readMetadata(value: unknown): Body {
+  if (value === undefined || value === null) return {};
+  const metadata = objectField(value, "metadata");
+  const pairs = Object.entries(metadata);
+  const { pairs: most, key: longestKey, value: longestValue } = metadataLimits;
+  if (pairs.length > most) throw badField("metadata", `must have at most ${most} entries, got ${pairs.length}`);
+  for (const [key, each] of pairs) {
+    const param = `metadata.${key.slice(0, longestKey)}`;
+    if (key.length > longestKey) throw badField(param, `a key must have at most ${longestKey} characters`);
+    textField(each, param, longestValue);
+  }
+  return metadata;
 }
 
 interface StoredResponse {
