@@ -3,6 +3,8 @@
  * no weights and no data.
  */
 
+import { estimate } from "../evaluation/statistics.ts";
+
 export type FindingCode =
   | "diverging"
   | "loss_not_falling"
@@ -33,13 +35,6 @@ const stepsWithoutSignal = 5;
 /** Nats per token between sampler and trainer; asynchronous runs stay well below. */
 const largeKl = 0.3;
 
-const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
-/** Standard error of the mean of values that have no trend. */
-function standardError(values: readonly number[]): number {
-  const middle = mean(values);
-  const variance = mean(values.map((value) => (value - middle) ** 2));
-  return Math.sqrt(variance / Math.max(values.length - 1, 1));
-}
 const shown = (value: number): string => value.toPrecision(3);
 
 /**
@@ -58,6 +53,8 @@ export class Diagnosis {
   readonly #found = new Set<FindingCode>();
   readonly #losses: number[] = [];
   readonly #rewards: number[] = [];
+  /** The best of the earlier windows of rewards. */
+  #bestRewards = { mean: Number.NEGATIVE_INFINITY, standardError: 0 };
   #firstStep: number | undefined;
   #best: { readonly step: number; readonly loss: number } | undefined;
   #worse = 0;
@@ -88,19 +85,20 @@ export class Diagnosis {
     this.#losses.push(loss);
     // A resumed run may be near its end, where the loss no longer falls.
     if (this.#firstStep !== 0 || this.#losses.length < 2 * window) return undefined;
-    const first = this.#losses.slice(0, window);
-    const last = this.#losses.slice(-window);
-    const [before, after] = [mean(first), mean(last)];
-    const noise = 3 * Math.hypot(standardError(first), standardError(last));
-    if (after > 1.3 * before + noise) {
-      const message = `The training loss rose from ${shown(before)} to ${shown(after)}.`;
+    const before = estimate(this.#losses.slice(0, window));
+    const after = estimate(this.#losses.slice(-window));
+    const noise = 3 * Math.hypot(before.standardError, after.standardError);
+    if (after.mean > 1.3 * before.mean + noise) {
+      const message = `The training loss rose from ${shown(before.mean)} to ${shown(after.mean)}.`;
       return { code: "diverging", step, message, remedy: higher };
     }
     // Thirds of the run so far, at two moments only: each further look would be a further chance to be misled by noise.
+    if (step + 1 !== totalSteps && step + 1 !== Math.floor(0.8 * totalSteps)) return undefined;
     const third = Math.floor(this.#losses.length / 3);
-    const looks = step + 1 === totalSteps || step + 1 === Math.floor(0.8 * totalSteps);
-    const [early, late] = [mean(this.#losses.slice(0, third)), mean(this.#losses.slice(-third))];
-    if (looks && third >= window && early > 0.05 && late > 0.92 * early) {
+    if (third < window) return undefined;
+    const { mean: early } = estimate(this.#losses.slice(0, third));
+    const { mean: late } = estimate(this.#losses.slice(-third));
+    if (early > 0.05 && late > 0.92 * early) {
       return {
         code: "loss_not_falling",
         step,
@@ -146,44 +144,41 @@ export class Diagnosis {
         };
       }
     }
-    if (this.#rewards.length < 3 * window) return undefined;
-    // windows of the best and of the last steps: a healthy run returns to what it had
-    const last = this.#rewards.slice(-window);
-    let best = Number.NEGATIVE_INFINITY;
-    let bestNoise = 0;
-    for (let from = 0; from + window <= this.#rewards.length - window; from++) {
-      const values = this.#rewards.slice(from, from + window);
-      if (mean(values) <= best) continue;
-      best = mean(values);
-      bestNoise = standardError(values);
-    }
-    const first = mean(this.#rewards.slice(0, window));
-    const noise = 6 * Math.hypot(bestNoise, standardError(last));
-    if (mean(last) >= Math.min(best - noise, (first + best) / 2) || best - mean(last) < 0.2 * Math.abs(best))
-      return undefined;
+    // Windows of the best and of the last steps: a healthy run returns to what it had.
+    const end = this.#rewards.length - window;
+    if (end < window) return undefined;
+    const earlier = estimate(this.#rewards.slice(end - window, end));
+    if (earlier.mean > this.#bestRewards.mean) this.#bestRewards = earlier;
+    if (end < 2 * window) return undefined;
+    const { mean: best, standardError: bestNoise } = this.#bestRewards;
+    const { mean: last, standardError: lastNoise } = estimate(this.#rewards.slice(-window));
+    const { mean: first } = estimate(this.#rewards.slice(0, window));
+    const noise = 6 * Math.hypot(bestNoise, lastNoise);
+    if (last >= Math.min(best - noise, (first + best) / 2) || best - last < 0.2 * Math.abs(best)) return undefined;
     return {
       code: "reward_falling",
       step,
-      message: `The reward fell to ${shown(mean(last))}; its best was ${shown(best)}.`,
+      message: `The reward fell to ${shown(last)}; its best was ${shown(best)}.`,
       remedy: "Choose a lower learning rate, or add a KL penalty; resume from an earlier checkpoint.",
     };
   }
 
   /** Whether the reward is higher than at the start: then equal rewards mean that the tasks are solved. */
   #hasRisen(): boolean {
-    const first = mean(this.#rewards.slice(0, stepsWithoutSignal));
-    const last = mean(this.#rewards.slice(-stepsWithoutSignal));
+    const { mean: first } = estimate(this.#rewards.slice(0, stepsWithoutSignal));
+    const { mean: last } = estimate(this.#rewards.slice(-stepsWithoutSignal));
     return this.#hadSignal && last > first;
   }
 
   #divergence(step: number, kl: number | undefined): Finding | undefined {
     if (kl === undefined) return undefined;
     this.#kls = [...this.#kls, kl].slice(-window);
-    if (this.#kls.length < window || mean(this.#kls) < largeKl) return undefined;
+    const { mean } = estimate(this.#kls);
+    if (this.#kls.length < window || mean < largeKl) return undefined;
     return {
       code: "kl_growing",
       step,
-      message: `Sampler and trainer differ by ${shown(mean(this.#kls))} nats per token (KL), averaged over ${window} steps.`,
+      message: `Sampler and trainer differ by ${shown(mean)} nats per token (KL), averaged over ${window} steps.`,
       remedy: "Sample with newer weights (fewer steps off policy), or choose a lower learning rate.",
     };
   }
