@@ -2,6 +2,7 @@
  * Server-sent events whose writer never waits: unread events are buffered, and the writer bounds their number. In pauses a heartbeat is
  * sent, but only if no event is unread, so that a reader that does not read costs no further memory. Reports when the reader has left.
  */
+import { stringifyJson } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
 
 export interface EventStreamOptions {
@@ -132,3 +133,7 @@ export function createEventStream(options: EventStreamOptions): EventStream {
     },
   };
 }
+
+/** One event whose name is its type. */
+export const namedEvent = (body: { readonly type: string; readonly [key: string]: unknown }): string =>
+  `event: ${body.type}\ndata: ${stringifyJson(body)}\n\n`;

@@ -128,7 +128,7 @@ async function generateWithin(api: Api, generation: Generation, listener: Listen
   } catch (error) {
     // The schema is compiled before the first token, so nothing has been sent.
     if (!(error instanceof Refusal) || !schemaProblems.has(error.code)) throw error;
-    return generateOnce(api, { ...generation, format: format.looser }, listener);
+    return generateOnce(api, { ...generation, format: format.looser() }, listener);
   }
 }
 

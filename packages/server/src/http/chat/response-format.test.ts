@@ -1,29 +1,13 @@
 /** Structured output with the real engine and a small random model: replies have the requested format, in each API. */
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { openEngine } from "@tinklet/engine";
-import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { writeTinyModel } from "../../../../engine/src/testing/tiny-model.ts";
-import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
-import { baseModel, TestServer } from "../../testing/test-server.ts";
+import { beforeAll, describe, expect, test } from "vitest";
+import { baseModel, type TestServer } from "../../testing/test-server.ts";
+import { openTinyModelServer } from "../../testing/tiny-model-server.ts";
 
-const { vocabSize } = tokenizerFromFiles(tinyTokenizer, "tiny");
-let folder: string;
 let server: TestServer;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "tinklet-format-"));
-  await writeTinyModel(folder, { vocab_size: vocabSize, max_position_embeddings: 512, eos_token_id: 267 });
-  for (const [name, text] of Object.entries(tinyTokenizer)) {
-    if (name !== "config.json") await writeFile(join(folder, name), text as string);
-  }
-  const open = () => openEngine(folder, { inThread: true, runtime: "interpreter" });
-  server = await TestServer.open({ models: [{ name: baseModel, open, tokenizerFiles: async () => tinyTokenizer }] });
-});
-afterAll(async () => {
-  await server.close();
-  await rm(folder, { recursive: true, force: true });
+  const tiny = await openTinyModelServer(512);
+  server = tiny.server;
+  return tiny.close;
 });
 
 const question = { model: baseModel, max_tokens: 60, messages: [{ role: "user", content: "hello" }] };

@@ -11,7 +11,7 @@ export interface ResponseFormat {
   /** The parameter that limits the tokens of the reply. */
   readonly roomParam: string;
   /** Used where this format has keywords that the grammar does not support. @defaultValue they are an error */
-  readonly looser?: ResponseFormat;
+  readonly looser?: () => ResponseFormat;
 }
 
 /** `response_format` of OpenAI's API. @throws {@link Refusal} 400 */

@@ -5,27 +5,17 @@ import { join } from "node:path";
 import { openEngine, type SampleRequest } from "@tinklet/engine";
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { stringifyJson } from "@tinklet/wire";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { writeTinyModel } from "../../../../engine/src/testing/tiny-model.ts";
+import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { tinyTokenizer } from "../../../../models/src/testing/tiny-tokenizer.ts";
 import { baseModel, TestServer } from "../../testing/test-server.ts";
+import { openTinyModelServer } from "../../testing/tiny-model-server.ts";
 
 const tokenizer = tokenizerFromFiles(tinyTokenizer, "tiny");
-let folder: string;
 let server: TestServer;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "tinklet-tools-"));
-  const shape = { vocab_size: tokenizer.vocabSize, max_position_embeddings: 1024, eos_token_id: 267 };
-  await writeTinyModel(folder, shape);
-  for (const [name, text] of Object.entries(tinyTokenizer)) {
-    if (name !== "config.json") await writeFile(join(folder, name), text as string);
-  }
-  const open = () => openEngine(folder, { inThread: true, runtime: "interpreter" });
-  server = await TestServer.open({ models: [{ name: baseModel, open, tokenizerFiles: async () => tinyTokenizer }] });
-});
-afterAll(async () => {
-  await server.close();
-  await rm(folder, { recursive: true, force: true });
+  const tiny = await openTinyModelServer(1024);
+  server = tiny.server;
+  return tiny.close;
 });
 
 const question = { model: baseModel, max_tokens: 200, messages: [{ role: "user", content: "hello" }] };

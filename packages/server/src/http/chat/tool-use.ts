@@ -68,24 +68,30 @@ const schemaOf = ({ tool }: OfferedTool, isLoose: boolean): unknown =>
   isLoose ? anyObject : (tool.function.parameters ?? { type: "object", properties: {}, additionalProperties: false });
 
 /**
- * The arguments of one tool, or an object with `name` and `arguments` for several. Where a schema uses keywords that the grammar does not
- * support, tools that are not strict fall back to any JSON object (`looser`).
+ * A format whose schema is made of tools' schemas. Where one uses keywords that the grammar does not support, tools that are not strict
+ * fall back to any JSON object (`looser`).
  */
+function formatOf(
+  tools: readonly OfferedTool[],
+  schemaWith: (isLoose: boolean) => unknown,
+  { param, roomParam }: Pick<ResponseFormat, "param" | "roomParam">,
+): ResponseFormat {
+  const formatWith = (isLoose: boolean): ResponseFormat => ({
+    constraint: { type: "json_schema", schema: schemaWith(isLoose) },
+    param,
+    roomParam,
+  });
+  const canLoosen = tools.some(({ strict }) => !strict);
+  return { ...formatWith(false), ...(canLoosen ? { looser: () => formatWith(true) } : {}) };
+}
+
+/** The arguments of one tool, or an object with `name` and `arguments` for several. */
 export function callGrammar(demanded: readonly OfferedTool[], roomParam: string): CallGrammar {
   const [first] = demanded;
   const only = demanded.length === 1 ? first : undefined;
-  const constraintOf = (isLoose: boolean): ResponseFormat["constraint"] => ({
-    type: "json_schema",
-    schema: only === undefined ? unionOf(demanded, isLoose) : schemaOf(only, isLoose),
-  });
-  const param = only?.schemaParam ?? "tools";
-  const canLoosen = demanded.some(({ strict }) => !strict);
-  const format: ResponseFormat = {
-    constraint: constraintOf(false),
-    param,
-    roomParam,
-    ...(canLoosen ? { looser: { constraint: constraintOf(true), param, roomParam } } : {}),
-  };
+  const schemaWith = (isLoose: boolean): unknown =>
+    only === undefined ? unionOf(demanded, isLoose) : schemaOf(only, isLoose);
+  const format = formatOf(demanded, schemaWith, { param: only?.schemaParam ?? "tools", roomParam });
   return { format, read: (text) => readCall(text, only) };
 }
 
@@ -96,7 +102,7 @@ function readCall(text: string, only: OfferedTool | undefined): readonly ToolCal
 }
 
 /** A call of one of several tools. Each schema moves below `$defs`, and its references with it. */
-function unionOf(tools: readonly OfferedTool[], isLoose: boolean): object {
+function unionOf(tools: readonly OfferedTool[], isLoose: boolean) {
   const definitions: Record<string, unknown> = {};
   const anyOf = tools.map((each, i) => {
     const key = `t${i}`;
@@ -136,7 +142,7 @@ export function formatOrCallGrammar(format: ResponseFormat, offered: readonly Of
   const { constraint } = format;
   const own = constraint.type === "json_schema" ? constraint.schema : anyObject;
   const schemaWith = (isLoose: boolean): object => {
-    const union = unionOf(offered, isLoose) as { anyOf: unknown[]; $defs: Record<string, unknown> };
+    const union = unionOf(offered, isLoose);
     const calls = {
       type: "object",
       properties: { tool_calls: { type: "array", items: { anyOf: union.anyOf }, minItems: 1, maxItems: 1 } },
@@ -146,17 +152,9 @@ export function formatOrCallGrammar(format: ResponseFormat, offered: readonly Of
     const definitions = { ...union.$defs, reply: moveReferences(own, "#/$defs/reply") };
     return { anyOf: [{ $ref: "#/$defs/reply" }, calls], $defs: definitions };
   };
-  const { param, roomParam } = format;
-  const constraintOf = (isLoose: boolean) => ({ type: "json_schema" as const, schema: schemaWith(isLoose) });
-  const canLoosen = offered.some(({ strict }) => !strict);
   const names = new Set(offered.map(({ tool }) => tool.function.name));
   return {
-    format: {
-      constraint: constraintOf(false),
-      param,
-      roomParam,
-      ...(canLoosen ? { looser: { constraint: constraintOf(true), param, roomParam } } : {}),
-    },
+    format: formatOf(offered, schemaWith, format),
     read: (text) => {
       const list = listIn(text, "tool_calls");
       return list === undefined

@@ -1,11 +1,8 @@
 /** Converts a reply to Anthropic's content blocks: text, thinking and tool uses, in sequence. */
 import type { ReplyEvent } from "@tinklet/models/chat";
-import { stringifyJson } from "@tinklet/wire";
 import { entropy } from "@tinklet/wire/entropy";
 
-/** One event of a stream. */
-export const namedEvent = (body: { readonly type: string; readonly [key: string]: unknown }): string =>
-  `event: ${body.type}\ndata: ${stringifyJson(body)}\n\n`;
+import { namedEvent } from "../../event-stream.ts";
 
 const toolUseId = (): string => `toolu_${entropy.uuid().replaceAll("-", "").slice(0, 24)}`;
 

@@ -6,6 +6,7 @@ import { omitUndefined } from "@tinklet/wire/options";
 import { Refusal } from "../../../queue/refusal.ts";
 import { type DetailedProblem, jsonAnswer } from "../../answers.ts";
 import type { Call } from "../../api.ts";
+import { namedEvent } from "../../event-stream.ts";
 import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../answer-chat.ts";
 import { errorBody } from "../error-body.ts";
 import { badField, booleanField, checkFields, type FieldRules, objectField, stopField } from "../fields.ts";
@@ -16,7 +17,7 @@ import { generationOf } from "../reply.ts";
 import { readOutputFormat } from "../response-format.ts";
 import type { ChatHandlers } from "../routes.ts";
 import { samplingOf, tokensField } from "../sampling.ts";
-import { blocksOf, createBlockWriter, namedEvent } from "./blocks.ts";
+import { blocksOf, createBlockWriter } from "./blocks.ts";
 import { readConversation } from "./conversation.ts";
 
 const promptFields = [

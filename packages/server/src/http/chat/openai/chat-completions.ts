@@ -114,7 +114,7 @@ export function chatCompletionsHandler(context: ChatContext): ChatHandler {
     checkFields(body, rules);
     const model = findModel(api, call.caller.tenant, body["model"]);
     const messages = readMessages(body["messages"], api.limits);
-    const tools = readToolUse(body, api.limits);
+    const tools = readToolUse(body, api.limits, "member");
     const format = readResponseFormat(body);
     const { stream, includeUsage } = readStream(body);
     const withLogprobs = booleanField(body, "logprobs");

@@ -5,13 +5,21 @@ import type { Limits } from "../../../limits.ts";
 import { type Body, badField, booleanField, listField, objectField, shown, textField, unsupported } from "../fields.ts";
 import { type OfferedTool, type ToolChoice, type ToolUse, toolUseOf } from "../tool-use.ts";
 
-const roles: Readonly<Record<string, string>> = {
+/** Roles of the Responses API, as templates name them. */
+export const turnRoles: Readonly<Record<string, string>> = {
   system: "system",
   developer: "system",
   user: "user",
   assistant: "assistant",
-  tool: "tool",
 };
+const roles: Readonly<Record<string, string>> = { ...turnRoles, tool: "tool" };
+
+/** @param known - role that templates know, by role of the API. @throws Refusal 400 naming the roles */
+export function readRole(value: unknown, at: string, known: Readonly<Record<string, string>>): string {
+  const sent = textField(value, `${at}.role`, 100);
+  if (Object.hasOwn(known, sent)) return known[sent]!;
+  throw badField(`${at}.role`, `must be one of ${Object.keys(known).join(", ")}, got ${JSON.stringify(sent)}`);
+}
 
 /** @param value - a string, or an array of parts whose text is joined */
 export function readTextParts(
@@ -39,11 +47,7 @@ export function readMessages(value: unknown, limits: Limits): ChatMessage[] {
 }
 
 function readMessage(message: Body, at: string, limits: Limits): ChatMessage {
-  const sent = textField(message["role"], `${at}.role`, 100);
-  const role = Object.hasOwn(roles, sent) ? roles[sent]! : undefined;
-  if (role === undefined) {
-    throw badField(`${at}.role`, `must be one of ${Object.keys(roles).join(", ")}, got ${JSON.stringify(sent)}`);
-  }
+  const role = readRole(message["role"], at, roles);
   for (const key of ["function_call", "audio"]) {
     if (message[key] !== undefined && message[key] !== null) {
       throw unsupported(`${at}.${key}`, "is not supported");
@@ -86,45 +90,43 @@ function readCalls(value: readonly unknown[], at: string, limits: Limits): objec
   });
 }
 
-/** `tools`, `tool_choice` and `parallel_tool_calls` of the chat endpoint. */
-export function readToolUse(body: Body, limits: Limits): ToolUse {
-  const { tools } = body;
+/** Where the name and schema of a function are: in a member `function` (chat), or beside the type (responses). */
+export type FunctionPlace = "member" | "beside";
+
+/** `tools`, `tool_choice` and `parallel_tool_calls`. */
+export function readToolUse(body: Body, limits: Limits, place: FunctionPlace): ToolUse {
+  const { tools, parallel_tool_calls: parallel } = body;
   const list = tools === undefined || tools === null ? [] : listField(tools, "tools", limits.chatTools);
-  const offered = list.map((each, i) => readTool(objectField(each, `tools[${i}]`), `tools[${i}]`));
-  return toolUseOf(offered, readToolChoice(body["tool_choice"]), readParallel(body));
+  const offered = list.map((each, i) => readTool(objectField(each, `tools[${i}]`), `tools[${i}]`, place));
+  const isParallel = parallel === undefined || parallel === null || booleanField(body, "parallel_tool_calls");
+  return toolUseOf(offered, readToolChoice(body["tool_choice"], place), isParallel);
 }
 
-/** @defaultValue true, as in OpenAI's API */
-export const readParallel = (body: Body): boolean =>
-  body["parallel_tool_calls"] === undefined || body["parallel_tool_calls"] === null
-    ? true
-    : booleanField(body, "parallel_tool_calls");
+/** The part of a tool or choice that describes the function, and its path. */
+function functionIn({ type: _, ...value }: Body, at: string, place: FunctionPlace): readonly [Body, string] {
+  return place === "beside" ? [value, at] : [objectField(value["function"], `${at}.function`), `${at}.function`];
+}
 
-function readToolChoice(choice: unknown): ToolChoice {
+function readToolChoice(choice: unknown, place: FunctionPlace): ToolChoice {
   if (choice === undefined || choice === null) return { type: "auto" };
   if (choice === "auto" || choice === "none" || choice === "required") return { type: choice };
-  if (typeof choice === "string") throw badField("tool_choice", choiceProblem(choice));
-  const { type, function: named } = objectField(choice, "tool_choice");
-  if (type !== "function") throw unsupported("tool_choice.type", 'only "function" is supported');
-  const param = "tool_choice.function.name";
-  return { type: "named", name: textField(objectField(named, "tool_choice.function")["name"], param, 200), param };
+  if (typeof choice === "string") {
+    throw badField("tool_choice", `must be "auto", "none", "required" or a function, got ${shown(choice)}`);
+  }
+  const chosen = objectField(choice, "tool_choice");
+  if (chosen["type"] !== "function") throw unsupported("tool_choice.type", 'only "function" is supported');
+  const [called, at] = functionIn(chosen, "tool_choice", place);
+  return { type: "named", name: textField(called["name"], `${at}.name`, 200), param: `${at}.name` };
 }
-
-export const choiceProblem = (choice: string): string =>
-  `must be "auto", "none", "required" or a function, got ${JSON.stringify(choice.slice(0, 100))}`;
 
 export const toolName = /^[\w.-]{1,128}$/;
 
-function readTool(tool: Body, at: string): OfferedTool {
-  if (tool["type"] !== "function") throw unsupported(`${at}.type`, 'only tools of the type "function" are supported');
-  return readFunction(objectField(tool["function"], `${at}.function`), `${at}.function`);
-}
-
-/** A function with its name, description, parameters and `strict`. */
-export function readFunction(of: Body, at: string): OfferedTool {
-  const name = textField(of["name"], `${at}.name`);
+function readTool(tool: Body, path: string, place: FunctionPlace): OfferedTool {
+  if (tool["type"] !== "function") throw unsupported(`${path}.type`, 'only tools of the type "function" are supported');
+  const [described, at] = functionIn(tool, path, place);
+  const name = textField(described["name"], `${at}.name`);
   if (!toolName.test(name)) throw badField(`${at}.name`, "must be 1 to 128 letters, digits, _, - or .");
-  const { strict, ...rest } = of;
+  const { strict, ...rest } = described;
   const { description, parameters } = rest;
   if (description !== undefined && description !== null) textField(description, `${at}.description`);
   if (parameters !== undefined && parameters !== null) objectField(parameters, `${at}.parameters`);

@@ -1,15 +1,8 @@
 /** Reads the items of a Responses request and converts them to the messages that chat templates expect. */
 import type { ChatMessage } from "@tinklet/models/chat";
 import type { Limits } from "../../../../limits.ts";
-import { type Body, badField, listField, objectField, textField, unsupported } from "../../fields.ts";
-import { readTextParts } from "../messages.ts";
-
-const roles: Readonly<Record<string, string>> = {
-  system: "system",
-  developer: "system",
-  user: "user",
-  assistant: "assistant",
-};
+import { type Body, listField, objectField, textField, unsupported } from "../../fields.ts";
+import { readRole, readTextParts, turnRoles } from "../messages.ts";
 
 /** `input`: a string, or an array of items. @throws Refusal 400 naming an invalid field */
 export function readInput(value: unknown, limits: Limits): ChatMessage[] {
@@ -30,11 +23,7 @@ function readItem(item: Body, at: string, { builder, limits }: Reading): void {
   const type = textField(item["type"] ?? "message", `${at}.type`);
   switch (type) {
     case "message": {
-      const sent = textField(item["role"], `${at}.role`, 100);
-      const role = Object.hasOwn(roles, sent) ? roles[sent]! : undefined;
-      if (role === undefined) {
-        throw badField(`${at}.role`, `must be one of ${Object.keys(roles).join(", ")}, got ${JSON.stringify(sent)}`);
-      }
+      const role = readRole(item["role"], at, turnRoles);
       const types = role === "assistant" ? ["output_text", "refusal"] : ["input_text"];
       builder.message(role, readTextParts(item["content"], `${at}.content`, { types, limits }));
       return;

@@ -10,8 +10,8 @@ import { Refusal } from "../../../../queue/refusal.ts";
 import { addResponse, deleteResponse, getResponse } from "../../../../store/tables/responses.ts";
 import { jsonAnswer, jsonTextAnswer, type Problem } from "../../../answers.ts";
 import type { Call } from "../../../api.ts";
+import { namedEvent } from "../../../event-stream.ts";
 import { answerStreamed, answerWhole, type ChatContext, type ChatSlot, withSlot } from "../../answer-chat.ts";
-import { namedEvent } from "../../anthropic/blocks.ts";
 import {
   type Body,
   badField,
@@ -30,8 +30,7 @@ import { generationOf, toolsOf } from "../../reply.ts";
 import type { ResponseFormat } from "../../response-format.ts";
 import type { ChatHandlers } from "../../routes.ts";
 import { samplingOf, tokensField } from "../../sampling.ts";
-import { type OfferedTool, type ToolChoice, type ToolUse, toolUseOf } from "../../tool-use.ts";
-import { choiceProblem, readFunction, readParallel } from "../messages.ts";
+import { readToolUse } from "../messages.ts";
 import { keepAlive } from "../usage.ts";
 import { ResponseOutput } from "./output.ts";
 import { readInput } from "./read-input.ts";
@@ -120,10 +119,10 @@ export function responseHandlers(
     const previousId = optionalText(body["previous_response_id"], "previous_response_id", 200);
     const instructions = optionalText(body["instructions"], "instructions");
     const { format, formatObject } = readText(body);
-    const tools = readToolUse(body, api.limits.chatTools);
+    const tools = readToolUse(body, api.limits, "beside");
     const maxTokens = tokensField(body, "max_output_tokens");
     const params = { ...samplingOf(body), ...omitUndefined({ maxTokens }) };
-    const isStored = body["store"] === undefined || body["store"] === null ? true : booleanField(body, "store");
+    const isStored = body["store"] == null || booleanField(body, "store");
     const stream = booleanField(body, "stream");
     const effort = readEffort(body);
     const metadata = readMetadata(body["metadata"]);
@@ -319,23 +318,4 @@ function readText(body: Body): { readonly format: ResponseFormat | undefined; re
 function readEffort(body: Body): string | undefined {
   if (body["reasoning"] == null) return undefined;
   return optionalText(objectField(body["reasoning"], "reasoning")["effort"], "reasoning.effort", 20);
-}
-
-function readToolUse(body: Body, most: number): ToolUse {
-  const list = body["tools"] == null ? [] : listField(body["tools"], "tools", most);
-  const offered = list.map((each, i): OfferedTool => {
-    const { type, ...rest } = objectField(each, `tools[${i}]`);
-    if (type !== "function") throw unsupported(`tools[${i}].type`, 'must be "function"');
-    return readFunction(rest, `tools[${i}]`);
-  });
-  return toolUseOf(offered, readToolChoice(body["tool_choice"]), readParallel(body));
-}
-
-function readToolChoice(choice: unknown): ToolChoice {
-  if (choice === undefined || choice === null) return { type: "auto" };
-  if (choice === "auto" || choice === "none" || choice === "required") return { type: choice };
-  if (typeof choice === "string") throw badField("tool_choice", choiceProblem(choice));
-  const { type, name } = objectField(choice, "tool_choice");
-  if (type !== "function") throw unsupported("tool_choice.type", 'must be "function"');
-  return { type: "named", name: textField(name, "tool_choice.name", 200), param: "tool_choice.name" };
 }
