@@ -8,9 +8,10 @@ import { fileURLToPath } from "node:url";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 
-/** Runs a command; on failure throws with its last lines, which is where pip and apt say what went wrong. */
-function run(command, args) {
-  const done = spawnSync(command, args, { encoding: "utf8", maxBuffer: 64 << 20 });
+/** Runs a command, which must not ask the Hub; on failure throws with its last lines, where pip, apt and Python say what went wrong. */
+export function run(command, args) {
+  const env = { ...process.env, HF_HUB_OFFLINE: "1" };
+  const done = spawnSync(command, args, { encoding: "utf8", maxBuffer: 64 << 20, env });
   if (done.error) throw done.error;
   if (done.status !== 0) {
     const tail = `${done.stdout}\n${done.stderr}`.trim().split("\n").slice(-15).join("\n");

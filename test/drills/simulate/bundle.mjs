@@ -1,11 +1,10 @@
 // Bundles the simulator with the real SDK and the real server. The server's disk, database driver and side threads are replaced by the
 // simulator's, and a planted defect, where one is asked for, is a replacement of source text.
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { bundleInto } from "../../fixtures/programs/bundle.mjs";
 
-export const root = fileURLToPath(new URL("../../..", import.meta.url));
 const here = fileURLToPath(new URL(".", import.meta.url));
 
 const replaced = new Map([
@@ -30,12 +29,13 @@ const disk = {
   },
 };
 
-/** Replaces what a defect of `defects.mjs` names. */
+/** Replaces what a defect of `defects.mjs` names. @throws when the bundle ends without its file, so that none is searched for in vain */
 const planted = (defect) => ({
   name: "planted-defect",
-  setup({ onLoad }) {
-    if (defect === undefined) return;
+  setup({ onLoad, onEnd }) {
+    let isPlanted = false;
     onLoad({ filter: new RegExp(`${defect.file.replaceAll(/[.\\/]/g, "\\$&")}$`) }, ({ path }) => {
+      isPlanted = true;
       const source = readFileSync(path, "utf8");
       const contents = (defect.edits ?? [defect]).reduce((text, { find, replace }) => {
         if (text.split(find).length !== 2) throw new Error(`${defect.name}: its text is not once in ${defect.file}`);
@@ -43,28 +43,16 @@ const planted = (defect) => ({
       }, source);
       return { loader: "ts", contents };
     });
+    onEnd(() => {
+      if (!isPlanted) throw new Error(`${defect.name}: ${defect.file} is not in the simulator's bundle`);
+    });
   },
 });
 
 /** @returns {Promise<string>} the path of a program that plain Node runs */
-export async function bundleSimulator(defect) {
-  const folder = join(root, "node_modules", ".cache", "tinklet", `simulate-${defect?.name ?? "clean"}`);
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "package.json"), '{ "type": "module" }\n');
-  await build({
-    absWorkingDir: root,
-    entryPoints: { main: "test/drills/simulate/simulate-main.ts" },
-    outdir: folder,
-    bundle: true,
-    platform: "node",
-    target: "node20",
-    format: "esm",
-    logLevel: "error",
-    ignoreAnnotations: true, // a module that is also imported lazily would be left out for having no side effects
-    external: ["libsql", "onnxruntime-node", "onnxruntime-web", "@bokuweb/zstd-wasm", "@huggingface/*", "esbuild"],
-    tsconfig: join(root, "tsconfig.json"),
-    banner: { js: 'import { createRequire as __cr } from "node:module"; const require = __cr(import.meta.url);' },
-    plugins: [planted(defect), disk],
-  });
-  return join(folder, "main.js");
-}
+export const bundleSimulator = (defect) =>
+  bundleInto(
+    `simulate-${defect?.name ?? "clean"}`,
+    { main: "test/drills/simulate/simulate-main.ts" },
+    defect === undefined ? [disk] : [planted(defect), disk],
+  );

@@ -11,6 +11,14 @@ import {
   type LossResult,
 } from "@tinklet/engine";
 import {
+  AdapterTable,
+  engineWithoutModel,
+  filledLora,
+  nameA,
+  nameB,
+  width,
+} from "../../../packages/server/src/testing/engine-parts.ts";
+import {
   accumulated,
   initialState,
   type ModelState,
@@ -24,9 +32,6 @@ import type { Owner, Scheduler } from "./scheduler.ts";
 
 export const vocabularySize = 512;
 export const contextLength = 512;
-const width = 8;
-const nameA = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
-const nameB = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight";
 
 /** The hash of a base model without an adapter. */
 export const baseWeights = 0;
@@ -55,10 +60,8 @@ const limbs = (hash: number): number[] => [hash & 0xffff, hash >>> 16];
 const joined = (values: ArrayLike<number>): number => (values[0]! + values[1]! * 65536) >>> 0;
 
 export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedEngineOptions): SimulatedEngine {
-  const adapters = new Map<string, Adapter>();
-  const snapshots = new Map<string, Adapter>();
+  const adapters = new AdapterTable<Adapter>();
   const underWay = new Set<(error: Error) => void>();
-  let next = 0;
   let gone: EngineError | undefined;
   let line: Promise<unknown> = Promise.resolve();
 
@@ -92,21 +95,12 @@ export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedE
     line = done.catch(() => {});
     return done;
   };
-  const live = (id: string): Adapter => {
-    const found = adapters.get(id);
-    if (found === undefined) throw new InputError("adapter", `no adapter ${id}`);
-    return found;
-  };
-  const any = (id: string): Adapter => snapshots.get(id) ?? live(id);
+  const live = (id: string): Adapter => adapters.live(id);
   const info = (adapterId: string): AdapterInfo => {
     const { lora, step } = live(adapterId);
     return { adapterId, lora, parameters: 2 * width * lora.rank, step };
   };
-  const put = (adapter: Adapter): AdapterInfo => {
-    const id = `adapter-${++next}`;
-    adapters.set(id, adapter);
-    return info(id);
-  };
+  const put = (adapter: Adapter): AdapterInfo => info(adapters.add(adapter));
   const array = (rank: number, values: readonly number[]): Float32Array => {
     const data = new Float32Array(width * rank);
     data.set(values);
@@ -150,50 +144,24 @@ export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedE
     });
     return { result: { lossFnOutputs, metrics: { "loss:sum": sum } }, state };
   };
-  const unsupported = () => Promise.reject(new EngineError("simulated", "the simulated engine has no files"));
-
   const end = (error: EngineError) => {
     gone = error;
     for (const fail of [...underWay]) fail(error);
   };
 
   return {
-    info: {
-      origin: "simulated",
-      architecture: "llama",
-      runtime: "interpreter",
-      vocabSize: vocabularySize,
-      contextLength,
-      hiddenSize: width,
-      layers: 1,
-      parameters: 0,
-      tiedEmbeddings: false,
-      eosTokenIds: [0],
-      config: {
-        model_type: "llama",
-        vocab_size: vocabularySize,
-        hidden_size: width,
-        num_hidden_layers: 1,
-        num_attention_heads: 1,
-        intermediate_size: width,
-      },
-    },
-    tokenizer: {
-      encode: async (text) => Array.from(text, (c) => c.charCodeAt(0) % vocabularySize),
-      decode: async (ids) => String.fromCharCode(...ids),
-      applyChatTemplate: async () => [],
-    },
+    ...engineWithoutModel({ origin: "simulated", vocabSize: vocabularySize, contextLength }),
     createAdapter: (lora) =>
       inLine("createAdapter", () =>
         put({
-          lora: { alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true, ...lora },
+          lora: filledLora(lora),
           step: 0,
           state: initialState(lora.seed ?? 1),
         }),
       ),
     adapterInfo: async (id) => info(id),
-    deleteAdapter: (id) => inLine("deleteAdapter", () => void adapters.delete(id)),
-    forward: (id, request) => inLine("forward", () => pass(id === null ? undefined : any(id), request).result),
+    deleteAdapter: (id) => inLine("deleteAdapter", () => adapters.delete(id)),
+    forward: (id, request) => inLine("forward", () => pass(id === null ? undefined : adapters.any(id), request).result),
     forwardBackward: (id, request) =>
       inLine("forwardBackward", () => {
         const { result, state } = pass(live(id), request);
@@ -207,32 +175,20 @@ export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedE
         adapter.step++;
         return { metrics: { "unclipped_grad_l2:mean": 1 }, step: adapter.step };
       }),
-    snapshot: (id) =>
-      inLine("snapshot", () => {
-        snapshots.set(`snapshot-${++next}`, { ...live(id) });
-        return `snapshot-${next}`;
-      }),
-    importSnapshot: (state) =>
-      inLine("importSnapshot", () => {
-        snapshots.set(`snapshot-${++next}`, restored(state));
-        return `snapshot-${next}`;
-      }),
-    deleteSnapshot: async (id) => void snapshots.delete(id),
-    exportState: (id, { optimizer = false } = {}) => inLine("exportState", () => exported(any(id), optimizer)),
+    snapshot: (id) => inLine("snapshot", () => adapters.addSnapshot({ ...live(id) })),
+    importSnapshot: (state) => inLine("importSnapshot", () => adapters.addSnapshot(restored(state))),
+    deleteSnapshot: async (id) => adapters.deleteSnapshot(id),
+    exportState: (id, { optimizer = false } = {}) => inLine("exportState", () => exported(adapters.any(id), optimizer)),
     importState: (state) => inLine("importState", () => put(restored(state))),
     loadState: (id, state) =>
       inLine("loadState", () => {
-        live(id);
-        adapters.set(id, restored(state));
+        adapters.replace(id, restored(state));
         return info(id);
       }),
-    savePeft: unsupported,
-    readPeft: unsupported,
-    saveMerged: unsupported,
     sample: async (request, { signal, onToken } = {}) => {
       const { prompt, params = {}, numSamples = 1, adapter } = request;
       await takesTime("sample", signal);
-      const weights = adapter === undefined ? baseWeights : any(adapter).state.weights;
+      const weights = adapter === undefined ? baseWeights : adapters.any(adapter).state.weights;
       const seed = params.seed ?? 1;
       const length = Math.min(params.maxTokens ?? 4, contextLength - prompt.length);
       const sequences = Array.from({ length: numSamples }, (_, i) => {

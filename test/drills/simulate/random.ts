@@ -1,5 +1,7 @@
 /** Seeded random numbers. Each part of a simulation has a generator of its own, so that one more draw in one part does not move the others. */
 
+import { random } from "../../../packages/server/src/testing/random.ts";
+
 /** A 32-bit hash of two numbers. */
 export function mix(a: number, b: number): number {
   let h = (a ^ Math.imul(b | 0, 0x9e3779b1)) >>> 0;
@@ -16,18 +18,11 @@ export function hashText(text: string): number {
 }
 
 export class Random {
-  #state: number;
+  /** A number in [0, 1). */
+  readonly fraction: () => number;
 
   constructor(seed: number, part = "") {
-    this.#state = mix(seed >>> 0, hashText(part));
-  }
-
-  /** In [0, 1). */
-  fraction(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+    this.fraction = random(mix(seed >>> 0, hashText(part)));
   }
 
   /** A whole number from 0 to `limit` - 1. */

@@ -1,10 +1,10 @@
 // The algorithms of our cookbook beside the official ones: the same generated data gives the same datums, weights, advantages, losses and
 // optimizer settings. docs/cookbook.md lists what differs and why; each difference that shows in data is checked here as such.
-import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { bundle, root } from "../../fixtures/programs/bundle.mjs";
+import { run } from "../venv.mjs";
 
 /** The official side computes in float32, ours in float64: sums of fewer than 100 terms below 10 agree to 1e-5. */
 const tolerance = 1e-5;
@@ -71,9 +71,4 @@ export async function compareAlgorithms(python, say) {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-}
-
-function run(command, args) {
-  const done = spawnSync(command, args, { encoding: "utf8", env: { ...process.env, HF_HUB_OFFLINE: "1" } });
-  if (done.status !== 0) throw new Error(done.stderr.slice(-3000));
 }

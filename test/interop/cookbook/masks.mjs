@@ -1,12 +1,12 @@
 // What our cookbook trains on beside what the official one does: generated conversations of every family that both know, by what is
 // learned of them; the tokens and the weight of each must be the same. Where they are not, it is for a reason on the list below.
-import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { bundle, root } from "../../fixtures/programs/bundle.mjs";
 import { realTemplates } from "../templates/real-templates.mjs";
+import { run } from "../venv.mjs";
 
 const unescaped = (text) =>
   text.replace(/\\u([0-9a-f]{4})/g, (_, code) => String.fromCharCode(Number.parseInt(code, 16)));
@@ -105,9 +105,4 @@ export async function compareMasks(python, say) {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
-}
-
-function run(command, args) {
-  const done = spawnSync(command, args, { encoding: "utf8", env: { ...process.env, HF_HUB_OFFLINE: "1" } });
-  if (done.status !== 0) throw new Error(done.stderr.slice(-3000));
 }

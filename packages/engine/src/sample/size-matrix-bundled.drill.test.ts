@@ -3,10 +3,11 @@
  * float64 and the others are only run.
  */
 import { readFileSync } from "node:fs";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import { allCombinations, pairwise } from "../testing/combinations.ts";
+import { describeSizes, timeout } from "../testing/describe-sizes.ts";
 import {
   gradientCases,
   isFull,
@@ -63,21 +64,7 @@ const plans = [...(native ? [native] : []), wasm, interpreter].map((runtime) => 
     },
   }[name];
 });
-const timeout = isFull ? 8 * 3600_000 : 120_000;
-
-describe.each(plans)("on $name", ({ runtime, samples, passes }) => {
-  it(`${samples.length} ways to sample`, { timeout }, async () => {
-    const sampler = matrix.sampler(runtime);
-    expect(await problemsOf(samples, (each) => matrix.sample(sampler, each))).toEqual([]);
-    await sampler.dispose("done");
-  });
-
-  it(`${passes.length} ways to train and score`, { timeout }, async () => {
-    const trainer = matrix.trainer(runtime);
-    expect(await problemsOf(passes, (each) => matrix.train(trainer, each))).toEqual([]);
-    await trainer.dispose();
-  });
-});
+describeSizes(matrix, plans);
 
 it.runIf(native)("samples of every rank are the same to the last bit in any company", { timeout }, async () => {
   const sampler = matrix.sampler(native!);

@@ -1,8 +1,9 @@
 /** The size matrix on a narrow model with grouped keys, biases and odd widths; all cases are compared with float64. */
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime } from "../runtime/ort.ts";
 import { allCombinations, pairwise } from "../testing/combinations.ts";
+import { describeSizes, timeout } from "../testing/describe-sizes.ts";
 import {
   gradientCases,
   isFull,
@@ -43,21 +44,7 @@ const plans = [...(native ? [native] : []), wasm, interpreter].map((runtime) => 
   const samples = isFast ? allCombinations(sampleFactors) : manySamples;
   return { name: runtime.name, runtime, samples, passes: isFast ? allCombinations(trainFactors) : manyPasses };
 });
-const timeout = isFull ? 8 * 3600_000 : 120_000;
-
-describe.each(plans)("on $name", ({ runtime, samples, passes }) => {
-  it(`${samples.length} ways to sample`, { timeout }, async () => {
-    const sampler = matrix.sampler(runtime);
-    expect(await problemsOf(samples, (each) => matrix.sample(sampler, each))).toEqual([]);
-    await sampler.dispose("done");
-  });
-
-  it(`${passes.length} ways to train and score`, { timeout }, async () => {
-    const trainer = matrix.trainer(runtime);
-    expect(await problemsOf(passes, (each) => matrix.train(trainer, each))).toEqual([]);
-    await trainer.dispose();
-  });
-});
+describeSizes(matrix, plans);
 
 const gradients = gradientCases(isFull ? trainFactors.length : [1, 100, 257]);
 it(`${gradients.length} gradients`, { timeout }, async () => {

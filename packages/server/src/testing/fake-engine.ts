@@ -11,11 +11,11 @@ import {
   InputError,
   type LossRequest,
   type LossResult,
-  type ModelInfo,
   type SampleRequest,
   type SampleResult,
   type TensorOutput,
 } from "@tinklet/engine";
+import { AdapterTable, engineWithoutModel, filledLora, nameA, nameB, width } from "./engine-parts.ts";
 import { random } from "./random.ts";
 
 export interface FakeEngineOptions {
@@ -46,16 +46,10 @@ interface Adapter {
   gradient: Float32Array;
 }
 
-const width = 8;
-const nameA = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight";
-const nameB = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight";
-
 export function fakeEngine(options: FakeEngineOptions = {}): Engine {
   const { contextLength = 512, vocabSize = 512, maxRank = 64, cachedTokens = 0 } = options;
   const { beforeCall, beforeToken, onSample, reply } = options;
-  const adapters = new Map<string, Adapter>();
-  const snapshots = new Map<string, Adapter>();
-  let next = 0;
+  const adapters = new AdapterTable<Adapter>();
   let closed = false;
   let tail: Promise<unknown> = Promise.resolve();
 
@@ -69,12 +63,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     tail = done.catch(() => {});
     return done;
   };
-  const live = (id: string): Adapter => {
-    const found = adapters.get(id);
-    if (found === undefined) throw new InputError("adapter", `no adapter ${id}`);
-    return found;
-  };
-  const any = (id: string): Adapter => snapshots.get(id) ?? live(id);
+  const live = (id: string): Adapter => adapters.live(id);
   const info = (adapterId: string): AdapterInfo => {
     const { lora, weights, step } = live(adapterId);
     return { adapterId, lora, parameters: weights.length, step };
@@ -103,11 +92,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     }
     return adapter;
   };
-  const put = (adapter: Adapter): AdapterInfo => {
-    const id = `adapter-${++next}`;
-    adapters.set(id, adapter);
-    return info(id);
-  };
+  const put = (adapter: Adapter): AdapterInfo => info(adapters.add(adapter));
 
   const loss = (adapter: Adapter | undefined, request: LossRequest, gradient: Float32Array | undefined): LossResult => {
     if (request.data.length === 0) throw new InputError("data", "is empty");
@@ -163,7 +148,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     }
     if (prompt.length >= contextLength)
       throw new InputError("prompt", `${prompt.length} tokens leave no room in a context of ${contextLength}`);
-    const weights = request.adapter === undefined ? undefined : any(request.adapter).weights;
+    const weights = request.adapter === undefined ? undefined : adapters.any(request.adapter).weights;
     const shift = weights === undefined ? 0 : Math.floor(Math.abs(weights.reduce((a, b) => a + b, 0)) * 1e4);
     const seed = params.seed ?? 1;
     const length = Math.min(
@@ -217,43 +202,17 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     };
   };
 
-  const model: ModelInfo = {
-    origin: "fake",
-    architecture: "llama",
-    runtime: "interpreter",
-    vocabSize,
-    contextLength,
-    hiddenSize: width,
-    layers: 1,
-    parameters: 0,
-    tiedEmbeddings: false,
-    eosTokenIds: [0],
-    config: {
-      model_type: "llama",
-      vocab_size: vocabSize,
-      hidden_size: width,
-      num_hidden_layers: 1,
-      num_attention_heads: 1,
-      intermediate_size: width,
-    },
-  };
-  const unsupported = () => Promise.reject(new EngineError("fake", "the fake engine has no files"));
-
   return {
-    info: model,
-    tokenizer: {
-      encode: async (text) => Array.from(text, (c) => c.charCodeAt(0) % vocabSize),
-      decode: async (ids) => String.fromCharCode(...ids),
-      applyChatTemplate: async () => [],
-    },
+    ...engineWithoutModel({ origin: "fake", vocabSize, contextLength }),
     createAdapter: (lora) =>
       queued("createAdapter", null, () => {
         if (lora.rank > maxRank) throw new InputError("rank", `${lora.rank} is more than ${maxRank}`);
-        return put(fresh({ alpha: 32, seed: 1, trainAttn: true, trainMlp: true, trainUnembed: true, ...lora }));
+        return put(fresh(filledLora(lora)));
       }),
     adapterInfo: async (id) => info(id),
-    deleteAdapter: (id) => queued("deleteAdapter", id, () => void adapters.delete(id)),
-    forward: (id, request) => queued("forward", id, () => loss(id === null ? undefined : any(id), request, undefined)),
+    deleteAdapter: (id) => queued("deleteAdapter", id, () => adapters.delete(id)),
+    forward: (id, request) =>
+      queued("forward", id, () => loss(id === null ? undefined : adapters.any(id), request, undefined)),
     forwardBackward: (id, request) =>
       queued("forwardBackward", id, () => {
         const gradient = new Float32Array(live(id).gradient);
@@ -264,19 +223,12 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     optimStep: (id, params) =>
       queued("optimStep", id, () => ({ metrics: optimize(live(id), params), step: live(id).step })),
     snapshot: (id) =>
-      queued("snapshot", id, () => {
-        snapshots.set(`snapshot-${++next}`, { ...live(id), weights: live(id).weights.slice() });
-        return `snapshot-${next}`;
-      }),
-    importSnapshot: (state) =>
-      queued("importSnapshot", null, () => {
-        snapshots.set(`snapshot-${++next}`, restored(state));
-        return `snapshot-${next}`;
-      }),
-    deleteSnapshot: async (id) => void snapshots.delete(id),
+      queued("snapshot", id, () => adapters.addSnapshot({ ...live(id), weights: live(id).weights.slice() })),
+    importSnapshot: (state) => queued("importSnapshot", null, () => adapters.addSnapshot(restored(state))),
+    deleteSnapshot: async (id) => adapters.deleteSnapshot(id),
     exportState: (id, { optimizer = false } = {}) =>
       queued("exportState", id, () => {
-        const adapter = any(id);
+        const adapter = adapters.any(id);
         const { lora, step } = adapter;
         const moments = (values: Float32Array) =>
           Object.fromEntries(Object.entries(split({ ...adapter, weights: values })).map(([k, t]) => [k, t.data]));
@@ -286,13 +238,9 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     importState: (state) => queued("importState", null, () => put(restored(state))),
     loadState: (id, state) =>
       queued("loadState", id, () => {
-        live(id);
-        adapters.set(id, restored(state));
+        adapters.replace(id, restored(state));
         return info(id);
       }),
-    savePeft: unsupported,
-    readPeft: unsupported,
-    saveMerged: unsupported,
     sample: async (request, { signal, onToken } = {}) => {
       const stopped = new Promise<never>((_, reject) => {
         signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true });
@@ -318,7 +266,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     },
     stats: async () => ({
       weightsBytes: 0,
-      adaptersBytes: adapters.size * width * 8,
+      adaptersBytes: adapters.count * width * 8,
       cacheBytes: 0,
       prefixCacheBytes: 0,
       grammarBytes: 0,
