@@ -73,7 +73,7 @@ const numberIn = (text: string): number | undefined => {
 };
 
 /**
- * The number that an answer gives: after `####` or in `\boxed{…}`, else the last one. undefined where there is none.
+ * The final number of an answer: the one after `####` or in `\boxed{…}`, else the last number. `undefined` if the answer has no number.
  *
  * @example
  * ```ts

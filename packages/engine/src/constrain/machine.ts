@@ -33,7 +33,7 @@ export type Opening =
 /** A grammar symbol. */
 export interface Node {
   readonly id: number;
-  /** Tokens of a shortest text; Infinity if there is none. */
+  /** Tokens of the shortest text that the symbol matches; Infinity if it matches no text. */
   readonly cost: number;
   open(): Opening;
 }

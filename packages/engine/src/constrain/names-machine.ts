@@ -88,7 +88,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
   budget.hold(trie.bytes + 8 * (3 * trie.size + length) + 4 * length + propertyBytes * count);
   budget.spend(length / movesPerStep);
 
-  /** The next required property at or after each index; −1 if there is none. */
+  /** Index of the next required property at or after each index; −1 after the last one. */
   const required = new Int32Array(count + 1).fill(-1);
   /**
    * Cost of each property after its colon, including everything that must follow; and of the object from each index on, without its comma.
@@ -102,7 +102,7 @@ export function objectNode(all: readonly Property[], { vocabulary, budget, nextI
     rest[i] = isRequired ? tokens[i]![0]! + afterName[i]! : rest[i + 1]!;
   }
   const last = (from: number): number => (required[from]! < 0 ? count - 1 : required[from]!);
-  /** The first name below a node at or after `from`; `count` if there is none. */
+  /** Index of the first property, from `from` on, whose name starts with the prefix of this trie node; `count` if no name does. */
   const firstBelow = (node: number, from: number): number => {
     let [low, high] = [starts[node]!, starts[node + 1]!];
     const end = high;

@@ -9,7 +9,7 @@ import { basename, join } from "node:path";
 import { neededLibraries } from "./elf-needed.ts";
 import { findLibrary, type OrtLibrary } from "./library.ts";
 
-/** A device that `auto` can choose, or the reason why there is none. */
+/** One kind of device: the GPU that `auto` can choose, or the reason why this kind cannot be used. */
 export interface FoundDevice {
   readonly kind: "cuda" | "webgpu";
   /** Display name; absent if no such hardware was found. */
@@ -103,7 +103,7 @@ const unusable = (kind: FoundDevice["kind"], reason: string, hint?: string, name
   ...(name === undefined ? {} : { name }),
 });
 
-/** onnxruntime's library, or the reason why there is none. */
+/** onnxruntime's library, or the reason why it cannot be found. */
 function libraryOf(system: DeviceSystem): OrtLibrary | { readonly reason: string; readonly hint?: string } {
   try {
     return system.findLibrary();

@@ -20,7 +20,9 @@ export interface DeviceGradient extends GradientSum {
   add(part: DeviceValue): Promise<void>;
 }
 
-/** Added into the run's own array: the accumulated gradient must survive a failure, and usually there is none. */
+/**
+ * Adds in place into the array of the newest run. The accumulated gradient stays unchanged until `commit`, so a failed pass cannot corrupt it.
+ */
 export const hostGradient = (adapter: Adapter): HostGradient => {
   let sum = adapter.gradient;
   return {

@@ -88,7 +88,7 @@ const checkGradient = async (trainer: Trainer, given: Adapter, request: LossRequ
   await trainer.forwardBackward(adapter, request);
   const gradient = adapter.gradient!;
   const original = adapter.values.slice();
-  // Along the gradient of each module in turn, so that an error in one module is not hidden by the others.
+  // One module at a time: in a single step along the whole gradient, large modules would hide an error in a small one.
   for (const module of adapter.layout.modules) {
     for (const [from, to] of [
       [module.offsetA, module.offsetB],

@@ -28,7 +28,7 @@ export interface PagePoolOptions {
   readonly reclaim: (neededBytes: number) => Iterable<number>;
 }
 
-/** In reverse order, because pages are taken from the end. */
+/** Page numbers in descending order: allocation pops from the end of the list, so page 0 is used first. */
 const allPages = (count: number): number[] => Array.from({ length: count }, (_, page) => count - 1 - page);
 
 /** Runs a program that writes to every layer's pages. */

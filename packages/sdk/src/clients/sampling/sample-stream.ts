@@ -1,6 +1,6 @@
 /**
- * Streams the tokens of a sample while it runs, on servers with a token feed (Tinklet servers); on others, all tokens arrive with the
- * result. A failure of the feed does not affect the sample: the remaining tokens are taken from the result.
+ * Streams the tokens of a sample while it runs, on servers with a token feed (Tinklet servers); on other servers, all tokens arrive
+ * with the result. If the feed fails, the sample continues, and the tokens that the feed did not deliver are read from its result.
  */
 import type { TextStream } from "@tinklet/models/tokenizer";
 import type { SampleResponse } from "@tinklet/wire/client";

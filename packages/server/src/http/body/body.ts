@@ -88,7 +88,7 @@ export async function readBody(request: Request, bounds: BodyBounds, reader: Bod
 const withOwnBuffer = (bytes: Uint8Array): Uint8Array =>
   bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
 
-/** A stream's bytes. Each part is counted as it arrives, so that no more than `limit` bytes are kept. */
+/** Reads a stream into memory and counts each part when it arrives. @throws Refusal 413 above `limit` bytes, before they are stored */
 async function collect(stream: AsyncIterable<Uint8Array>, limit: number, lease: Lease): Promise<Uint8Array> {
   const parts = new Parts(limit, lease);
   for await (const part of stream) parts.add(part);
