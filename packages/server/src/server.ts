@@ -26,6 +26,7 @@ import { createSessionActivity } from "./session-activity.ts";
 import { keepArithmetic, keepDevice } from "./store/arithmetic.ts";
 import { removeRecord, writeRecord } from "./store/server-record.ts";
 import { openStore } from "./store/store.ts";
+import { nameRuns } from "./store/tables/names.ts";
 import { countDeaths } from "./store/tables/requests.ts";
 import { noteStart } from "./store/tables/starts.ts";
 import { sweep } from "./sweep.ts";
@@ -209,6 +210,8 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     options.onNotice?.(`this data folder was last used on ${deviceBefore} and now runs on ${device}: ${meaning}`);
   }
 
+  const named = await nameRuns(store.db, (name) => served.has(name));
+  if (named > 0) log.info("runs.named", { count: named });
   const sessionActivity = createSessionActivity(clock);
   let closing: Promise<void> | undefined;
   const recovered = queue.recover();

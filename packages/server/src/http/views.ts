@@ -1,15 +1,19 @@
 /** Converts database rows to messages of the API. */
 import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
+import { referenceOf } from "@tinklet/wire/run-name";
 import type { Sql } from "../store/database.ts";
 import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/tables/models.ts";
+import { nameOfRun } from "../store/tables/names.ts";
 
 const checkpointTypes = { weights: "training", sampler_weights: "sampler", external_weights: "external" } as const;
 
 /** The latest time that a Date can represent; rows of older versions may have later ones. */
 const latestDate = 8.64e15;
 
-export function checkpointView(row: CheckpointRow): Checkpoint {
+/** @param tenant - the caller: the name of a run is shown to its owner only. */
+export function checkpointView(sql: Sql, row: CheckpointRow, tenant: string): Checkpoint {
+  const runName = row.tenant === tenant ? nameOfRun(sql, row.run_id) : undefined;
   return {
     checkpointId: `${row.kind}/${row.name}`,
     checkpointType: checkpointTypes[row.kind],
@@ -19,6 +23,7 @@ export function checkpointView(row: CheckpointRow): Checkpoint {
     public: row.public === 1,
     ...(row.expires_at === null ? {} : { expiresAt: new Date(Math.min(row.expires_at, latestDate)) }),
     ...(row.user_metadata === null ? {} : { userMetadata: JSON.parse(row.user_metadata) as Record<string, string> }),
+    ...(runName === undefined ? {} : { runName, reference: referenceOf(runName, row.name) }),
   };
 }
 
@@ -31,9 +36,18 @@ export function textValues(json: string | null): Record<string, string> | undefi
   );
 }
 
-/** @param visible - which checkpoints of the run the caller may see. */
-export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: CheckpointRow) => boolean): TrainingRun {
-  const checkpoints = liveCheckpoints(sql, row.id, now).filter(visible);
+/** Who sees a run, and when. */
+export interface Viewer {
+  readonly tenant: string;
+  /** Whether published checkpoints of other tenants are shown. */
+  readonly withPublic: boolean;
+  readonly now: number;
+}
+
+export function runView(sql: Sql, row: ModelRow, { tenant, withPublic, now }: Viewer): TrainingRun {
+  const checkpoints = liveCheckpoints(sql, row.id, now).filter(
+    (checkpoint) => checkpoint.tenant === tenant || (withPublic && checkpoint.public === 1),
+  );
   const last = checkpoints.find(({ kind }) => kind === "weights");
   const lastSampler = checkpoints.find(({ kind }) => kind === "sampler_weights");
   const notes = textValues(row.user_metadata);
@@ -45,9 +59,10 @@ export function runView(sql: Sql, row: ModelRow, now: number, visible: (row: Che
     corrupted: row.state === "failed",
     loraRank: (JSON.parse(row.lora) as Lora).rank,
     lastRequestTime: new Date(row.last_request_at),
-    ...omitUndefined({ lastCheckpoint: last && checkpointView(last) }),
-    ...omitUndefined({ lastSamplerCheckpoint: lastSampler && checkpointView(lastSampler) }),
+    ...omitUndefined({ lastCheckpoint: last && checkpointView(sql, last, tenant) }),
+    ...omitUndefined({ lastSamplerCheckpoint: lastSampler && checkpointView(sql, lastSampler, tenant) }),
     ...omitUndefined({ userMetadata: notes }),
+    ...(row.name === null || row.tenant !== tenant ? {} : { name: row.name }),
   };
 }
 

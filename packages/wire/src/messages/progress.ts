@@ -17,6 +17,8 @@ export type RunStatus = "training" | "waiting" | "idle" | "done" | "failed";
 /** Summary of a run. */
 export interface RunProgress {
   readonly runId: string;
+  /** Unique per tenant, except that runs that resume each other have one name. */
+  readonly name: string;
   readonly sessionId: string;
   readonly status: RunStatus;
   /** Why its next request waits, or why the run failed. */
@@ -40,6 +42,7 @@ export interface RunProgress {
 }
 export const RunProgress = message<RunProgress>("RunProgress", {
   runId: string(),
+  name: string(),
   sessionId: string(),
   status: oneOf<RunStatus>("training", "waiting", "idle", "done", "failed"),
   reason: optional(string()),

@@ -48,6 +48,10 @@ export interface Checkpoint {
   readonly expiresAt?: Date;
   /** Newer than 0.25. */
   readonly userMetadata?: Readonly<Record<string, string>>;
+  /** The name of its run. Tinklet servers only, and for the caller's own checkpoints. */
+  readonly runName?: string;
+  /** `NAME@CHECKPOINT`, the same for training state and sampler weights of one checkpoint. Tinklet servers only. */
+  readonly reference?: string;
 }
 export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
   checkpointId: string(),
@@ -58,6 +62,8 @@ export const Checkpoint = message<Checkpoint, "public">("Checkpoint", {
   public: withDefault(bool(), false),
   expiresAt: optional(date()),
   userMetadata: optional(map(string())),
+  runName: optional(string()),
+  reference: optional(string()),
 });
 
 /** A page of checkpoints. */
@@ -93,6 +99,8 @@ export interface TrainingRun {
   readonly lastCheckpoint?: Checkpoint;
   readonly lastSamplerCheckpoint?: Checkpoint;
   readonly userMetadata?: Readonly<Record<string, string>>;
+  /** Its name, unique per tenant except that runs that resume each other share it. Tinklet servers only, and for the caller's own runs. */
+  readonly name?: string;
 }
 export const TrainingRun = message<TrainingRun, "corrupted">("TrainingRun", {
   trainingRunId: string(),
@@ -105,6 +113,7 @@ export const TrainingRun = message<TrainingRun, "corrupted">("TrainingRun", {
   lastCheckpoint: optional(Checkpoint.field),
   lastSamplerCheckpoint: optional(Checkpoint.field),
   userMetadata: optional(map(string())),
+  name: optional(string()),
 });
 
 /** A page of training runs. */

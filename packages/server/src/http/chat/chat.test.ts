@@ -673,7 +673,7 @@ describe("models", () => {
       expect([400, 404]).toContain((await chat(server, { model })).status);
     }
     const listed = (await server.get("/v1/models")).json.data;
-    expect(listed.map(({ id }: { id: string }) => id)).toContain(first);
+    expect(listed.map(({ id }: { id: string }) => id)).toEqual([baseModel, "run", "run@second", "run@first"]);
     expect(listed[0]).toMatchObject({ id: baseModel, object: "model", context_length: 512 });
     const one = await server.get(`/oai/api/v1/models/${encodeURIComponent(first)}`);
     expect(one.json).toMatchObject({ id: first, parent: baseModel });

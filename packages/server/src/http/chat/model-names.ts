@@ -1,18 +1,14 @@
 /**
- * Resolves `model`: a base model's name, a `tinker://` path, or one of the short names for weights that were saved for sampling (`@latest`,
- * `RUN`, `RUN:NAME`), as on the command line.
+ * Resolves `model`: a base model's name, or saved weights by the name of their run (`bike`, `bike@step-40`, `bike@best`), by its id
+ * (`RUN`, `RUN:CHECKPOINT`), by `@latest` or by a `tinker://` path, as on the command line.
  */
 
+import { checkpointNames, referenceOf, runNameProblem, splitReference } from "@tinklet/wire/run-name";
 import { UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { readable } from "../../queue/training/checkpoint-jobs.ts";
-import {
-  type CheckpointRow,
-  latestSampler,
-  listTenantCheckpoints,
-  samplersOfRun,
-  tinkerPath,
-} from "../../store/tables/models.ts";
+import { type CheckpointRow, latestSampler, listTenantCheckpoints, tinkerPath } from "../../store/tables/models.ts";
+import { findSaved, nameOfRun } from "../../store/tables/names.ts";
 import type { Api, ServedModel } from "../api.ts";
 import { badField } from "./fields.ts";
 
@@ -23,6 +19,8 @@ export interface NamedModel {
   readonly served: ServedModel;
   /** The adapter's files; `undefined` for the base model. */
   readonly filesId: string | undefined;
+  /** The checkpoint's `tinker://` path; `undefined` for the base model. */
+  readonly path: string | undefined;
   /** Milliseconds since the epoch. */
   readonly createdAt: number;
 }
@@ -31,7 +29,8 @@ export interface NamedModel {
 export function findModel(api: Api, tenant: string, name: unknown): NamedModel {
   if (typeof name !== "string" || name === "") throw badField("model", "is required", "missing_required_parameter");
   const base = api.models.get(name);
-  if (base !== undefined) return { id: name, served: base, filesId: undefined, createdAt: api.clock.now() };
+  if (base !== undefined)
+    return { id: name, served: base, filesId: undefined, path: undefined, createdAt: api.clock.now() };
   const row = name.length > 1000 ? undefined : findCheckpoint(api, tenant, name);
   const served = row && api.models.get(row.base_model);
   if (row === undefined || served === undefined) {
@@ -39,48 +38,81 @@ export function findModel(api: Api, tenant: string, name: unknown): NamedModel {
     throw new Refusal(
       404,
       "model_not_found",
-      `model: ${JSON.stringify(name.slice(0, 200))} does not exist or this key may not use it. Base models here: ${known}; tinker://… paths, RUN, RUN:NAME and @latest are accepted too.`,
+      `model: ${JSON.stringify(name.slice(0, 200))} does not exist or this key may not use it. Base models here: ${known}. Trained models are NAME, NAME@CHECKPOINT, RUN_ID, a tinker://… path or @latest; GET /v1/models lists them.`,
       { param: "model" },
     );
   }
-  return { id: name, served, filesId: row.files_id, createdAt: row.created_at };
+  return modelOf(name, served, row);
 }
 
-function findCheckpoint(api: Api, tenant: string, name: string): CheckpointRow | undefined {
+function findCheckpoint(api: Api, tenant: string, model: string): CheckpointRow | undefined {
   const { sql } = api.store.db;
   const now = api.clock.now();
-  if (name === "@latest") return latestSampler(sql, tenant, now);
-  if (name.startsWith("tinker://")) {
+  if (model === "@latest") return latestSampler(sql, tenant, now);
+  if (model.startsWith("tinker://")) {
     try {
-      return readable(sql, name, [tenant], now);
+      return readable(sql, model, [tenant], now);
     } catch (error) {
       if (error instanceof UserError) return undefined;
       throw error;
     }
   }
-  // run ids have colons: `session:train:0`
-  const cut = /:train:\d+$/.test(name) ? -1 : name.lastIndexOf(":");
-  const run = cut < 0 ? name : name.slice(0, cut);
-  const wanted = cut < 0 ? undefined : name.slice(cut + 1);
-  return samplersOfRun(sql, run, now).find(
-    (row) => (row.tenant === tenant || row.public === 1) && (wanted === undefined || row.name === wanted),
-  );
+  const { run, checkpoint } = splitModel(model);
+  const place = runNameProblem(run) === undefined ? { name: run } : { runId: run };
+  return findSaved(sql, { tenant, now, ...place }, checkpoint === undefined ? undefined : checkpointNames(checkpoint));
+}
+
+/** `RUN`, `RUN@CHECKPOINT` or `RUN:CHECKPOINT`. Run ids have colons: `session:train:0`. */
+function splitModel(model: string): ReturnType<typeof splitReference> {
+  const cut = model.lastIndexOf(":");
+  if (model.includes("@") || cut < 0 || /:train:\d+$/.test(model)) return splitReference(model);
+  return { run: model.slice(0, cut), checkpoint: model.slice(cut + 1) };
 }
 
 /** Checkpoints in the list; older ones can be used by their path. */
 const mostListed = 1000;
 
-/** The models that a tenant may use: base models, then its checkpoints, newest first. */
+/**
+ * The models that a tenant may use: base models, then its runs, each with its newest weights and all its checkpoints, those with the newest
+ * checkpoint first. Training state and sampler weights of one checkpoint are one model.
+ */
 export function listModels(api: Api, tenant: string): NamedModel[] {
+  const { sql } = api.store.db;
   const now = api.clock.now();
-  const { rows } = listTenantCheckpoints(api.store.db.sql, tenant, { now, limit: mostListed, offset: 0 });
-  return [
-    ...[...api.models.values()].map((served) => ({ id: served.name, served, filesId: undefined, createdAt: now })),
-    ...rows.flatMap((row): NamedModel[] => {
-      const served = row.kind === "external_weights" ? undefined : api.models.get(row.base_model);
-      return served === undefined
-        ? []
-        : [{ id: tinkerPath(row), served, filesId: row.files_id, createdAt: row.created_at }];
-    }),
-  ];
+  const { rows } = listTenantCheckpoints(sql, tenant, { now, limit: mostListed, offset: 0 });
+  const names = new Map<string, string | undefined>();
+  /** By name; runs without a name, which are imported adapters, by their id. */
+  const runs = new Map<string, Map<string, NamedModel>>();
+  for (const row of rows) {
+    const served = row.kind === "external_weights" ? undefined : api.models.get(row.base_model);
+    if (served === undefined) continue;
+    if (!names.has(row.run_id)) names.set(row.run_id, nameOfRun(sql, row.run_id));
+    const name = names.get(row.run_id);
+    const models = runs.get(name ?? row.run_id) ?? new Map<string, NamedModel>();
+    runs.set(name ?? row.run_id, models);
+    const ids = name === undefined ? [tinkerPath(row)] : [name, referenceOf(name, row.name)];
+    for (const id of ids) {
+      const known = models.get(id);
+      const isBetter = known === undefined || (row.kind === "sampler_weights" && !isSampler(known));
+      if (isBetter && !api.models.has(id)) models.set(id, modelOf(id, served, row));
+    }
+  }
+  const bases = [...api.models.values()].map((served) => ({
+    id: served.name,
+    served,
+    filesId: undefined,
+    path: undefined,
+    createdAt: now,
+  }));
+  return [...bases, ...[...runs.values()].flatMap((models) => [...models.values()])];
 }
+
+const isSampler = ({ path }: NamedModel): boolean => path?.includes("/sampler_weights/") === true;
+
+const modelOf = (id: string, served: ServedModel, row: CheckpointRow): NamedModel => ({
+  id,
+  served,
+  filesId: row.files_id,
+  path: tinkerPath(row),
+  createdAt: row.created_at,
+});

@@ -20,7 +20,7 @@ export function modelHandlers(api: Api): Pick<ChatHandlers, ModelOperation> {
     owned_by: "tinklet",
     context_length: model.served.info.contextLength,
     max_model_len: model.served.info.contextLength,
-    ...(model.filesId === undefined ? {} : { parent: model.served.name }),
+    ...(model.filesId === undefined ? {} : { parent: model.served.name, tinker_path: model.path }),
   });
   const anthropicModel = (model: NamedModel): object => ({
     type: "model",

@@ -28,6 +28,7 @@ import {
   putCheckpoint,
   tinkerPath,
 } from "../../store/tables/models.ts";
+import { assignName } from "../../store/tables/names.ts";
 import { addSession } from "../../store/tables/sessions.ts";
 import { addAudit } from "../../store/tables/usage.ts";
 import { openSession } from "../access/access.ts";
@@ -92,6 +93,10 @@ function addWeightsRun(
       lora: JSON.parse(row.lora) as Lora,
       userMetadata: undefined,
       now,
+      nameIn:
+        madeBy === importedBy
+          ? undefined
+          : (tx) => assignName(tx, tenant, { wanted: "copy", resumedRun: undefined }, (name) => api.models.has(name)),
     });
     closeModel(sql, run, "its weights were copied or imported and cannot be trained");
   }

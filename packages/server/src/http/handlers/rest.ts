@@ -17,7 +17,7 @@ import {
 import { addAudit } from "../../store/tables/usage.ts";
 import { ownCheckpoint, ownModel, readableCheckpoint } from "../access/access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
-import { checkpointView, page, runView } from "../views.ts";
+import { checkpointView, page, runView, type Viewer } from "../views.ts";
 
 type RestOperation =
   | "listTrainingRuns"
@@ -34,7 +34,11 @@ type RestOperation =
 
 export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
   const { sql } = api.store.db;
-  const mine = (call: Call) => (row: CheckpointRow) => row.tenant === call.caller.tenant;
+  const viewer = ({ caller }: Call, withPublic: boolean): Viewer => ({
+    tenant: caller.tenant,
+    withPublic,
+    now: api.clock.now(),
+  });
   const mineOrPublic = (call: Call) => (row: CheckpointRow) => row.tenant === call.caller.tenant || row.public === 1;
 
   /** Changes a checkpoint of the caller and adds the change to the audit log. */
@@ -69,7 +73,7 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
         offset,
       });
       return {
-        trainingRuns: rows.map((row) => runView(sql, row, api.clock.now(), mineOrPublic(call))),
+        trainingRuns: rows.map((row) => runView(sql, row, viewer(call, true))),
         cursor: { offset, limit, totalCount: total },
       };
     },
@@ -80,18 +84,19 @@ export function restHandlers(api: Api): Pick<Handlers, RestOperation> {
         row !== undefined &&
         query.accessScope === "accessible" &&
         liveCheckpoints(sql, row.id, now).some((checkpoint) => checkpoint.public === 1);
-      if (!shared) return runView(sql, ownModel(api, call, params.trainingRunId), now, mine(call));
-      return runView(sql, row, now, mineOrPublic(call));
+      if (!shared) return runView(sql, ownModel(api, call, params.trainingRunId), viewer(call, false));
+      return runView(sql, row, viewer(call, true));
     },
     listCheckpoints: ({ params }, call) => {
       const all = liveCheckpoints(sql, params.trainingRunId, api.clock.now()).filter(mineOrPublic(call));
       if (all.length === 0) ownModel(api, call, params.trainingRunId); // 404 for an unknown run, an empty list for an empty one
-      return { checkpoints: all.map(checkpointView) };
+      return { checkpoints: all.map((row) => checkpointView(sql, row, call.caller.tenant)) };
     },
     listUserCheckpoints: ({ query }, call) => {
       const { limit, offset } = page(query);
       const { rows, total } = listTenantCheckpoints(sql, call.caller.tenant, { now: api.clock.now(), limit, offset });
-      return { checkpoints: rows.map(checkpointView), cursor: { offset, limit, totalCount: total } };
+      const checkpoints = rows.map((row) => checkpointView(sql, row, call.caller.tenant));
+      return { checkpoints, cursor: { offset, limit, totalCount: total } };
     },
     deleteCheckpoint: async ({ params }, call) => {
       const row = ownCheckpoint(api, call, params.trainingRunId, params.checkpointId);

@@ -9,7 +9,9 @@ import { Refusal } from "../../queue/refusal.ts";
 import { checkName, checkOptimizer, findReadable } from "../../queue/training/checkpoint-jobs.ts";
 import { customLossId, findLoss } from "../../queue/training/custom-pass.ts";
 import type { Lora, ModelRow, NewModel } from "../../store/tables/models.ts";
+import { assignName, namingOf } from "../../store/tables/names.ts";
 import type { Failure, RequestKind } from "../../store/tables/requests.ts";
+import type { SessionRow } from "../../store/tables/sessions.ts";
 import { openSession, ownModel } from "../access/access.ts";
 import type { Api, Call, Handlers, PassHandler } from "../api.ts";
 import { checkBaseModel, checkMetadata, checkNumber } from "./fields.ts";
@@ -113,7 +115,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
       trainMlp: config.trainMlp,
       trainUnembed: config.trainUnembed,
     };
-    const model = newModel(api, call, { ...body, baseModel: body.baseModel, lora });
+    const model = newModel(api, call, { ...body, session, baseModel: body.baseModel, lora });
     const requestId = await api.queue.submitModel(model, {
       ...common(api, call, { session_id: session.id }),
       kind: "create_model",
@@ -145,7 +147,7 @@ export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
     }
     checkBaseModel(api, row.base_model);
     const model = newModel(api, call, {
-      sessionId: body.sessionId,
+      session,
       modelSeqId: body.modelSeqId,
       baseModel: row.base_model,
       lora: JSON.parse(row.lora) as Lora,
@@ -305,18 +307,20 @@ const common = (api: Api, call: Call, { session_id: sessionId }: { session_id: s
 function newModel(
   api: Api,
   call: Call,
-  fields: { sessionId: string; modelSeqId: number; baseModel: string; lora: Lora; userMetadata?: unknown },
+  fields: { session: SessionRow; modelSeqId: number; baseModel: string; lora: Lora; userMetadata?: unknown },
 ): NewModel {
-  const { sessionId, modelSeqId, baseModel, lora, userMetadata } = fields;
+  const { session, modelSeqId, baseModel, lora, userMetadata } = fields;
+  const { tenant } = call.caller;
   return {
-    id: `${sessionId}:train:${modelSeqId}`,
-    sessionId,
-    tenant: call.caller.tenant,
+    id: `${session.id}:train:${modelSeqId}`,
+    sessionId: session.id,
+    tenant,
     modelSeq: modelSeqId,
     baseModel,
     lora,
     userMetadata,
     now: api.clock.now(),
+    nameIn: (sql) => assignName(sql, tenant, namingOf(userMetadata, session), (name) => api.models.has(name)),
   };
 }
 

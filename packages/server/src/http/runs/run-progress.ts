@@ -34,6 +34,7 @@ export function runProgress(api: Api, row: ModelRow): RunProgress {
   const reason = status === "failed" ? (row.error ?? undefined) : status === "idle" ? undefined : now.reason;
   return {
     runId: row.id,
+    name: row.name ?? row.id,
     sessionId: row.session_id,
     status,
     ...omitUndefined({ reason }),

@@ -30,6 +30,8 @@ export interface ModelRow {
   readonly snapshot_files: string | null;
   readonly snapshot_executed: number;
   readonly snapshot_optimizer: number;
+  /** `null` for imported adapters. */
+  readonly name: string | null;
 }
 
 /** `external_weights` are exported adapters, whose files newer clients download one by one. */
@@ -56,7 +58,7 @@ export interface CheckpointRow {
 export const isLive = ({ expires_at }: Pick<CheckpointRow, "expires_at">, now: number): boolean =>
   expires_at === null || expires_at > now;
 /** The same condition in SQL; its parameter is the current time. */
-const isLiveSql = "(expires_at IS NULL OR expires_at > ?)";
+export const isLiveSql = "(expires_at IS NULL OR expires_at > ?)";
 
 export const getModel = (sql: Sql, id: string): ModelRow | undefined =>
   sql.get<ModelRow>("SELECT * FROM models WHERE id = ?", id);
@@ -101,13 +103,15 @@ export interface NewModel {
   readonly now: number;
   /** The checkpoint that it starts from; absent for a new adapter. */
   readonly from?: { readonly filesId: string; readonly optimizer: boolean };
+  /** Called in the transaction that stores the model. Absent for imported adapters, which have no name. */
+  readonly nameIn?: ((sql: Sql) => string) | undefined;
 }
 
 export function addModel(sql: Sql, model: NewModel): void {
   sql.run(
     `INSERT INTO models (id, session_id, tenant, model_seq, base_model, lora, user_metadata, created_at,
-       last_request_at, state, snapshot_files, snapshot_optimizer)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'creating', ?, ?)`,
+       last_request_at, state, snapshot_files, snapshot_optimizer, name)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'creating', ?, ?, ?)`,
     model.id,
     model.sessionId,
     model.tenant,
@@ -119,6 +123,7 @@ export function addModel(sql: Sql, model: NewModel): void {
     model.now,
     model.from?.filesId ?? null,
     model.from === undefined || model.from.optimizer ? 1 : 0,
+    model.nameIn?.(sql) ?? null,
   );
 }
 
@@ -238,15 +243,6 @@ export function putCheckpoint(sql: Sql, row: CheckpointRow): void {
 export const liveCheckpoints = (sql: Sql, run: string, now: number): CheckpointRow[] =>
   sql.all<CheckpointRow>(
     `SELECT * FROM checkpoints WHERE run_id = ? AND ${isLiveSql} ORDER BY created_at DESC, name DESC`,
-    run,
-    now,
-  );
-
-/** The sampler weights of a run, newest first; of two with the same time, in the order of their names. */
-export const samplersOfRun = (sql: Sql, run: string, now: number): CheckpointRow[] =>
-  sql.all<CheckpointRow>(
-    `SELECT * FROM checkpoints WHERE run_id = ? AND kind = 'sampler_weights' AND (expires_at IS NULL OR expires_at > ?)
-     ORDER BY created_at DESC, name`,
     run,
     now,
   );

@@ -228,6 +228,11 @@ export const migrations: readonly string[] = [
   CREATE INDEX responses_tenant ON responses (tenant, created_at);
   CREATE INDEX responses_expiry ON responses (expires_at);
   `,
+  `
+  -- The name of a run; several runs have one name if they resume each other. Rows of older releases are named at the server's start.
+  ALTER TABLE models ADD COLUMN name TEXT;
+  CREATE INDEX models_name ON models (tenant, name) WHERE name IS NOT NULL;
+  `,
 ];
 
 /** The format that this version writes. */
