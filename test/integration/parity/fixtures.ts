@@ -45,10 +45,12 @@ export const newerFields: ReadonlyMap<string, ReadonlyMap<string, unknown>> = ne
   ).changedTypes.map(({ name, added = [] }) => [name, new Map(added.map((field) => [field.name, field.default]))]),
 );
 
-/** Fields that the service sends and the official SDK reads by hand, past its own model. */
+/** Fields that the official SDK reads by hand, past its own model, or that only Tinklet has. */
 const unmodelled: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ["TryAgainResponse", new Set(["queue_state_reason"])],
   ["ClientConfigResponse", new Set(["tinklet_extensions"])],
+  ["Checkpoint", new Set(["run_name", "reference"])],
+  ["TrainingRun", new Set(["name"])],
   ["SampleRequest", new Set(["tinklet_constraint"])],
 ]);
 /**

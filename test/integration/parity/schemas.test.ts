@@ -79,6 +79,9 @@ const explained: Readonly<Record<string, string>> = {
   "OptimStepRequest.optimizer_params": "What newer releases added is read, and sent only when given",
   "SessionSearchCursor.last_created_at": "Moments are sent in UTC with milliseconds",
   "ClientConfigResponse.tinklet_extensions": "Answers are read more leniently",
+  "Checkpoint.run_name": "Answers are read more leniently",
+  "Checkpoint.reference": "Answers are read more leniently",
+  "TrainingRun.name": "Answers are read more leniently",
   "SampleRequest.tinklet_constraint": "A sample may have a format",
   "WhoamiResponse.org_urn": "What newer releases added is read, and sent only when given",
 };

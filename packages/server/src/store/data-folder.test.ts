@@ -183,7 +183,7 @@ test("weights from which another run was created are kept", async () => {
   await store.db.write((sql) =>
     sql.run(
       `INSERT INTO models SELECT 'other', session_id, tenant, 9, base_model, lora, user_metadata, created_at, last_request_at, state,
-         error, next_seq, executed, ?, snapshot_executed, snapshot_optimizer FROM models WHERE id = ?`,
+         error, next_seq, executed, ?, snapshot_executed, snapshot_optimizer, NULL FROM models WHERE id = ?`,
       filesId,
       first,
     ),

@@ -27,6 +27,7 @@ export function modelHandlers(api: Api): Pick<ChatHandlers, ModelOperation> {
     id: model.id,
     display_name: model.id,
     created_at: new Date(createdAt(model)).toISOString(),
+    ...(model.path === undefined ? {} : { tinker_path: model.path }),
   });
 
   return {
