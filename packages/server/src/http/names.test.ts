@@ -92,7 +92,7 @@ describe("a run gets a name", () => {
     }
   });
 
-  test("whatever names were taken before, with few lookups", () => {
+  test("with few lookups, for any names that are taken", () => {
     for (const isTaken of [(n: number) => n < 100_000, (n: number) => (n & (n - 1)) === 0, () => true]) {
       let lookups = 0;
       const name = freeName("bike", (tried) => {
@@ -221,8 +221,8 @@ test("another tenant's names are neither found nor shown, even if its checkpoint
     expect(status).toBe(404);
     return json.error.message.replaceAll(model, "NAME");
   };
-  expect(await refused("secret")).toBe(await refused("nobody"));
-  expect(await refused("secret@final")).toBe(await refused("nobody@final"));
+  expect(await refused("secret")).toBe(await refused("unused"));
+  expect(await refused("secret@final")).toBe(await refused("unused@final"));
   expect((await chat(server, path)).status).toBe(200); // published, so its path works
   const { json: shared } = await server.get("training_runs?access_scope=accessible");
   expect(shared.training_runs).toHaveLength(1);
