@@ -38,7 +38,8 @@ export default defineRecipe({
       if (made === undefined) throw new Error("the answer has no tokens");
       return made;
     };
-    const pairs: PreferencePair[] = preferences(260, seed).map(({ question, chosen, rejected }) => ({
+    const all = preferences(260, seed);
+    const pairs: PreferencePair[] = all.map(({ question, chosen, rejected }) => ({
       chosen: datum(question, chosen),
       rejected: datum(question, rejected),
     }));
@@ -62,6 +63,7 @@ export default defineRecipe({
       maxSteps: task.steps(25),
     });
     const { sampler } = await task.follow("dpo", loop);
-    return { before, after: await lead(sampler), pairs: held.length };
+    const answers = await task.compare(sampler, all.slice(0, 3));
+    return { before, after: await lead(sampler), pairs: held.length, answers };
   },
 });

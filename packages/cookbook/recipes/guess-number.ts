@@ -87,7 +87,11 @@ export default defineRecipe({
       rank: 16,
       learningRate: task.learningRate(6e-4),
     });
-    const after = await played((await task.follow("play", loop)).sampler);
-    return { before, after, episodes: games.length * 24 };
+    const { sampler } = await task.follow("play", loop);
+    const first = { role: "assistant", content: "4" };
+    const turns = [[opening], [opening, first, hint(4, 6)], [opening, first, hint(4, 2)]];
+    const asked = turns.map((messages) => ({ kind: "chat", messages }) as const);
+    const answers = await task.compare(sampler, asked, shown.sampler);
+    return { before, after: await played(sampler), episodes: games.length * 24, answers };
   },
 });

@@ -12,13 +12,16 @@ function sums(count: number, seed: number): { readonly question: string; readonl
   return [...made].map(([question, answer]) => ({ question, answer }));
 }
 
+/** Sums that it is not trained on. */
+const held = (seed: number) => exactMatch({ name: "sums", items: sums(200, seed), maxTokens: 6 });
+
 export default defineRecipe({
   about: "reinforcement learning on sums: the reward is 1 for the right number",
   metric: "share of sums answered correctly, of those it was not trained on",
+  tasks: ({ seed }) => [held(seed)],
   async run(task) {
     const { base, chat, tokenizer, seed } = task;
     const all = sums(1160, seed);
-    const held = exactMatch({ name: "sums", items: all.slice(0, 200), maxTokens: 6 });
 
     // Your reward goes here: `check` gets the answer and returns true or false, or any number.
     const environments = all
@@ -27,7 +30,7 @@ export default defineRecipe({
         problemEnv({ chat, tokenizer, question, maxTokens: 6, check: (said) => said === answer }),
       );
 
-    const [before] = await evaluate(base, [held], { chat, tokenizer });
+    const [before] = await evaluate(base, [held(seed)], { chat, tokenizer });
     const loop = runReinforcement({
       ...task.stage("rl"),
       environments,
@@ -38,7 +41,8 @@ export default defineRecipe({
       learningRate: task.learningRate(1.5e-3),
     });
     const { sampler } = await task.follow("rl", loop);
-    const [after] = await evaluate(sampler, [held], { chat, tokenizer });
-    return { before: before?.mean ?? 0, after: after?.mean ?? 0, evaluations: [before, after], seed };
+    const [after] = await evaluate(sampler, [held(seed)], { chat, tokenizer });
+    const answers = await task.compare(sampler, all.slice(0, 3));
+    return { before: before?.mean ?? 0, after: after?.mean ?? 0, evaluations: [before, after], seed, answers };
   },
 });

@@ -23,14 +23,18 @@ function sums(count: number, seed: number): { readonly question: string; readonl
   return [...made].map(([question, answer]) => ({ question, answer }));
 }
 
+/** Sums that neither model is trained on. */
+const held = (seed: number) => exactMatch({ name: "sums", items: sums(120, seed), maxTokens: 6 });
+
 export default defineRecipe({
   about: "on-policy distillation: a student learns a teacher's distribution on its own answers",
   metric: "share of sums the student answers rightly, of those neither was trained on",
+  tasks: ({ seed }) => [held(seed)],
   async run(task) {
     const { base, chat, tokenizer, seed } = task;
     const all = sums(2260, seed);
-    const held = exactMatch({ name: "sums", items: all.slice(0, 120), maxTokens: 6 });
-    const score = async (sampler: typeof base) => (await evaluate(sampler, [held], { chat, tokenizer }))[0]?.mean ?? 0;
+    const score = async (sampler: typeof base) =>
+      (await evaluate(sampler, [held(seed)], { chat, tokenizer }))[0]?.mean ?? 0;
 
     const taught = all.slice(120, 1620).map(({ question, answer }) => ({
       messages: [
@@ -54,7 +58,8 @@ export default defineRecipe({
       ...{ ...task.stage("student"), environments, teacher, steps: task.steps(20) },
       ...{ groupsPerStep: 32, groupSize: 4, rank: 16, learningRate: task.learningRate(1.5e-3) },
     });
-    const after = await score((await task.follow("student", loop)).sampler);
-    return { before, after, teacher: await score(teacher) };
+    const { sampler } = await task.follow("student", loop);
+    const answers = await task.compare(sampler, all.slice(0, 3));
+    return { before, after: await score(sampler), teacher: await score(teacher), answers };
   },
 });

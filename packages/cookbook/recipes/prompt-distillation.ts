@@ -19,23 +19,25 @@ const questions = [
   "What is it that NAME has?",
 ];
 
+const items = facts.flatMap((fact, at) =>
+  questions.map((question) => ({
+    question: question.replaceAll("NAME", fact.person),
+    thing: fact.thing,
+    // The prompt that is distilled.
+    prompt: [facts[(at + 3) % facts.length], fact].map((one) => one?.text).join(" "),
+  })),
+);
+const known = scored({
+  ...{ name: "without the prompt", items, maxTokens: 16 },
+  score: (answer, { thing }) => Number(new RegExp(`\\b${thing}\\b`).test(answer)),
+});
+
 export default defineRecipe({
   about: "a prompt distilled into weights: answers without the prompt that was needed for them",
   metric: "share of questions answered correctly without the prompt",
+  tasks: () => [known],
   async run(task) {
     const { base, chat, tokenizer, seed } = task;
-    const items = facts.flatMap((fact, at) =>
-      questions.map((question) => ({
-        question: question.replaceAll("NAME", fact.person),
-        thing: fact.thing,
-        // The prompt that is distilled.
-        prompt: [facts[(at + 3) % facts.length], fact].map((one) => one?.text).join(" "),
-      })),
-    );
-    const known = scored({
-      ...{ name: "without the prompt", items, maxTokens: 16 },
-      score: (answer, { thing }) => Number(new RegExp(`\\b${thing}\\b`).test(answer)),
-    });
     const score = async (sampler: typeof base) => (await evaluate(sampler, [known], { chat, tokenizer }))[0]?.mean ?? 0;
 
     // 1. The teacher answers with the prompt.
@@ -64,7 +66,8 @@ export default defineRecipe({
       data: prepareExamples(taught.flat(), tokenizer),
       ...{ rank: 16, learningRate: task.learningRate(2e-3), batchSize: 8, epochs: 4, maxSteps: task.steps(64) },
     });
-    const after = await score((await task.follow("student", loop)).sampler);
-    return { before, after, examples: taught.flat().length };
+    const { sampler } = await task.follow("student", loop);
+    const answers = await task.compare(sampler, items.slice(0, 3));
+    return { before, after: await score(sampler), examples: taught.flat().length, answers };
   },
 });

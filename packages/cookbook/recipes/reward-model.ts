@@ -30,6 +30,8 @@ function comparisons(count: number, seed: number) {
   });
 }
 
+const asking = (question: string, answer: string) => `Question: ${question}\nAnswer: ${answer}\nIs this a good answer?`;
+
 export default defineRecipe({
   about: "a reward model from comparisons (Bradley-Terry)",
   metric: "share of held-out comparisons that it decides as people did",
@@ -37,14 +39,15 @@ export default defineRecipe({
     const { base, tokenizer, seed } = task;
     const verdict = (question: string, answer: string) => {
       const messages = [
-        { role: "user", content: `Question: ${question}\nAnswer: ${answer}\nIs this a good answer?` },
+        { role: "user", content: asking(question, answer) },
         { role: "assistant", content: "yes" },
       ];
       const datum = toDatum(renderExample(toExample({ messages }), tokenizer));
       if (datum === undefined) throw new Error("a verdict without tokens");
       return datum;
     };
-    const pairs: PreferencePair[] = comparisons(300, seed).map(({ question, chosen, rejected }) => ({
+    const all = comparisons(300, seed);
+    const pairs: PreferencePair[] = all.map(({ question, chosen, rejected }) => ({
       chosen: verdict(question, chosen),
       rejected: verdict(question, rejected),
     }));
@@ -68,6 +71,9 @@ export default defineRecipe({
       maxSteps: task.steps(25),
     });
     const { sampler, samplerPath } = await task.follow("reward-model", loop);
-    return { before, after: await agreement(sampler), pairs: held.length, reward_model: samplerPath };
+    const after = await agreement(sampler);
+    const asked = all.slice(0, 3).map(({ question, rejected }) => asking(question, rejected));
+    const answers = await task.compare(sampler, asked);
+    return { before, after, pairs: held.length, reward_model: samplerPath, answers };
   },
 });

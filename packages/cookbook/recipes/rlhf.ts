@@ -89,7 +89,8 @@ export default defineRecipe({
       ...{ ...task.stage("rl"), ...learning, environments, steps: task.steps(6), groupsPerStep: 12, groupSize: 8 },
       ...{ advantages: "normalised", kl: { reference: base, coefficient: 0.02 } },
     });
-    const after = await meanLength((await task.follow("rl", loop)).sampler);
-    return { before, after, comparisons: pairs.length };
+    const { sampler } = await task.follow("rl", loop);
+    const after = await meanLength(sampler);
+    return { before, after, comparisons: pairs.length, answers: await task.compare(sampler, questions.slice(0, 3)) };
   },
 });

@@ -87,6 +87,9 @@ export default defineRecipe({
       ...{ ...task.stage("play"), ...learning, from: shown.statePath, environments },
       ...{ steps: task.steps(14), groupsPerStep: piles.length * 2, groupSize: 16 },
     });
-    return { before, after: await won((await task.follow("play", loop)).sampler), games: piles.length * 32 };
+    const { sampler } = await task.follow("play", loop);
+    const openings = [5, 6, 7].map((stones) => tell(stones).content);
+    const answers = await task.compare(sampler, openings, shown.sampler);
+    return { before, after: await won(sampler), games: piles.length * 32, answers };
   },
 });

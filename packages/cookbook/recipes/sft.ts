@@ -39,9 +39,12 @@ export default defineRecipe({
         : await prepareSupervised(task.data, tokenizer, options);
     const stage = task.stage("sft");
     const training = { rank: 16, learningRate: task.learningRate(2e-3), batchSize: 8, maxSteps: task.steps(80) };
-    await task.follow("sft", runSupervised({ ...stage, ...training, data, evalEvery: 20 }));
+    const loop = runSupervised({ ...stage, ...training, data, evalEvery: 20, keepBest: true });
+    const { sampler } = await task.follow("sft", loop);
 
     const losses = (await RunFolder.at(stage.folder).readMetrics()).flatMap((row) => row["test/nll"] ?? []);
-    return { before: losses[0] ?? Number.NaN, after: losses.at(-1) ?? Number.NaN, examples: data.train.length };
+    const answers = await task.compare(sampler, data.examples.test.slice(0, 3));
+    const [before = Number.NaN, after = Number.NaN] = [losses[0], losses.at(-1)];
+    return { before, after, examples: data.train.length, answers };
   },
 });

@@ -95,6 +95,10 @@ export default defineRecipe({
       ...{ ...task.stage("rl"), from: form.statePath, environments: all.slice(300).map(problem) },
       ...{ steps: task.steps(5), groupsPerStep: 12, groupSize: 6, rank: 16, learningRate: task.learningRate(5e-4) },
     });
-    return { before, after: await score((await task.follow("rl", loop)).sampler) };
+    const { sampler } = await task.follow("rl", loop);
+    const asked = all.slice(0, 3).map((sum) => {
+      return { kind: "chat", messages: [{ role: "user", content: question(sum) }], tools } as const;
+    });
+    return { before, after: await score(sampler), answers: await task.compare(sampler, asked, form.sampler) };
   },
 });

@@ -92,5 +92,9 @@ export interface Service {
     options?: { readonly signal?: AbortSignal },
   ): PromiseLike<Trainer>;
   /** Used to find the checkpoints that remain when the last one of a run is gone. */
-  createRestClient?(): { getWeightsInfoByTinkerPath(path: string): PromiseLike<unknown> };
+  createRestClient?(): {
+    getWeightsInfoByTinkerPath(path: string): PromiseLike<unknown>;
+    /** Used to delete weights that are no longer the best of a run. */
+    deleteCheckpointFromTinkerPath?(path: string): PromiseLike<unknown>;
+  };
 }

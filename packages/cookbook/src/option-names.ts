@@ -24,6 +24,8 @@ export const supervisedNames: OptionNames<SupervisedOptions> = {
   maxSteps: true,
   warmupSteps: true,
   testData: true,
+  keepBest: true,
+  forget: true,
   evalEvery: true,
   ttlSeconds: true,
   beforeStep: true,
@@ -56,7 +58,7 @@ export const runNames: OptionNames<RunOptions> = {
 /** Of `runSupervised`. */
 export const supervisedRunNames: OptionNames<SupervisedRunOptions> = {
   ...runNames,
-  ...without(supervisedNames, ["trainer", "run", "resumeFrom", "dataset", "testData"]),
+  ...without(supervisedNames, ["trainer", "run", "resumeFrom", "dataset", "testData", "forget"]),
   data: true,
   batchSize: true,
   settings: true,

@@ -173,6 +173,53 @@ const rows: Readonly<Record<string, Row>> = {
       ["a bad line", () => ["inspect", "bad.jsonl", ...model], 1, /^Error: bad.jsonl:2: is not JSON/],
     ],
   },
+  eval: {
+    args: (mode) => [
+      "eval",
+      "data.jsonl",
+      "--from",
+      path(),
+      "--base",
+      ...model,
+      "--max-tokens",
+      "4",
+      "--out",
+      `e-${mode}`,
+    ],
+    prints:
+      /data\.jsonl: 8 examples[\s\S]*LOSS +PERPLEXITY +EXACT[\s\S]*test\/model +\d[\s\S]*tinker:\/\/\S+final +\d[\s\S]*Count 0:[\s\S]*expected +0/,
+    json: { format: "tinklet-eval/1", items: 8, models: [{ path: null }, { label: expect.stringMatching(/final$/) }] },
+    remote: true,
+    fails: [
+      noSuchCheckpoint("eval", "data.jsonl", "--from"),
+      [
+        "data that is not there",
+        () => ["eval", "nowhere.jsonl", ...model],
+        1,
+        /nowhere\.jsonl: could not be (read|opened)|no such file/,
+      ],
+      [
+        "a misspelt recipe",
+        () => ["eval", "math-rk", ...model],
+        2,
+        /neither a file nor a recipe\. Did you mean math-rl\?/,
+      ],
+      [
+        "a recipe without tasks",
+        () => ["eval", "dpo", ...model],
+        1,
+        /has no tasks[\s\S]*Recipes with tasks: eval, math-rl/,
+      ],
+      [
+        "a score that does not exist",
+        () => ["eval", "data.jsonl", "--score", "exat", ...model],
+        2,
+        /Did you mean exact\?/,
+      ],
+      ["no pattern", () => ["eval", "data.jsonl", "--regex", "(", ...model], 2, /regex must be a regular expression/],
+      ["a score of a recipe", () => ["eval", "math-rl", "--judge", "x", ...model], 2, /--judge is for data files/],
+    ],
+  },
   plot: {
     args: () => ["plot", "run"],
     prints: /2 │[⠀-⣿][\s\S]*train_mean_nll/,

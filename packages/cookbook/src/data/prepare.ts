@@ -24,8 +24,10 @@ export interface PrepareOptions extends Omit<DatumOptions, "reduction"> {
   readonly trainOn?: TrainOn;
   /** For conversations whose earlier answers the template rewrites. @defaultValue {@link historyPolicies} */
   readonly history?: HistoryPolicy | HistoryPolicies;
-  /** Share (below 1) or number of distinct examples kept for evaluation. @defaultValue 0 */
+  /** Share (below 1) or number of distinct examples kept for evaluation. Ignored with `testExamples`. @defaultValue 0 */
   readonly testShare?: number;
+  /** Examples for evaluation, for example of a test file ({@link readExamples}). @defaultValue none: `testShare` decides */
+  readonly testExamples?: readonly Example[] | undefined;
   /** Random seed of the split. @defaultValue 0 */
   readonly seed?: number;
   /** Called with a warning when conversations were split into several examples. @defaultValue `console.warn` */
@@ -37,6 +39,7 @@ const prepareNames: OptionNames<PrepareOptions> = {
   history: true,
   onWarning: true,
   testShare: true,
+  testExamples: true,
   seed: true,
   maxLength: true,
   reduction: true,
@@ -46,6 +49,12 @@ const prepareNames: OptionNames<PrepareOptions> = {
 export interface PreparedData {
   readonly train: readonly SupervisedDatum[];
   readonly test: readonly SupervisedDatum[];
+  /** The examples that `train` and `test` were made from. */
+  readonly examples: { readonly train: readonly Example[]; readonly test: readonly Example[] };
+  /** Number of training examples that are equal to an earlier one. */
+  readonly repeated: number;
+  /** Number of evaluation examples that are in the training data too; only a test file of its own can have any. */
+  readonly leaked: number;
   /** Figures of the training data. */
   readonly summary: DataSummary;
   /** Figures of the evaluation data. */
@@ -103,13 +112,17 @@ function prepared(
 ): PreparedData {
   const { trainOn = "all_answers", testShare = 0, seed = 0, maxLength, reduction = "mean" } = options;
   const render = renderExamples(tokenizer, { trainOn, ...omitUndefined({ history: options.history }) });
-  const rendered = convertAll(examples, render);
-  const split = splitOf(rendered);
+  const rendered = convertAll(examples, (example) => ({ example, parts: render(example) }));
+  const heldOut = convertAll(options.testExamples ?? [], (example) => ({ example, parts: render(example) }));
+  const parts = [...rendered, ...heldOut].map((one) => one.parts);
+  const split = splitOf(parts);
   if (split.conversations > 0) (options.onWarning ?? console.warn)(splitWarning(split));
   // Splits whole conversations: parts of one conversation must not be in both training and evaluation.
-  const key = (parts: readonly Rendered[]) => parts.map(({ tokens }) => tokens.join(",")).join("|");
-  const apart = splitData(rendered, { share: testShare, seed, key });
-  const [train, test] = [apart.train.flat(), apart.test.flat()];
+  const apart =
+    options.testExamples === undefined
+      ? splitData(rendered, { share: testShare, seed, key: keyOf })
+      : { train: rendered, test: heldOut };
+  const [train, test] = [apart.train.flatMap((one) => one.parts), apart.test.flatMap((one) => one.parts)];
   const data = (part: readonly Rendered[]) =>
     part.map((one) => toDatum(one, omitUndefined({ maxLength, reduction }))).filter((datum) => datum !== undefined);
   const both = { train: data(train), test: data(test) };
@@ -119,16 +132,27 @@ function prepared(
         maxLength === undefined ? undefined : `All answers lie beyond ${maxLength} tokens: raise the maximum length.`,
     });
   }
+  const trained = new Set(apart.train.map(keyOf));
   return {
     ...both,
+    examples: {
+      train: apart.train.map(({ example }) => example),
+      test: apart.test.map(({ example }) => example),
+    },
+    repeated: apart.train.length - trained.size,
+    leaked: apart.test.filter((one) => trained.has(keyOf(one))).length,
     summary: summarize(train, { maxLength }),
     testSummary: summarize(test, { maxLength }),
     split,
-    digest: digestOf(rendered.flat()),
+    digest: digestOf(parts.flat()),
     reduction,
     isDefaultReduction: options.reduction === undefined,
   };
 }
+
+/** Equal examples have equal keys. */
+const keyOf = ({ parts }: { readonly parts: readonly Rendered[] }) =>
+  parts.map(({ tokens }) => tokens.join(",")).join("|");
 
 function splitOf(rendered: readonly (readonly Rendered[])[]): PreparedData["split"] {
   const several = rendered.filter((parts) => parts.length > 1);

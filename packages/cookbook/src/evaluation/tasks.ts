@@ -1,6 +1,12 @@
 /** Kinds of evaluation tasks: answers that must match, choices by their probability, and answers that a judge scores. */
 import type { Chat, ChatMessage } from "@tinklet/models/chat";
-import { InvalidInputError, ModelInput, type SamplingParamsInput, type Tokenizer } from "@tinklet/sdk";
+import {
+  InvalidInputError,
+  ModelInput,
+  type SampledSequence,
+  type SamplingParamsInput,
+  type Tokenizer,
+} from "@tinklet/sdk";
 import type { Sampler, Scorer } from "../clients.ts";
 
 /** What tasks work with. */
@@ -157,25 +163,39 @@ async function chosen(
 
 async function answers(
   question: Question,
-  {
-    samples,
-    maxTokens,
-    temperature = samples === 1 ? 0 : 1,
-  }: SampledTask & { readonly samples: number; readonly maxTokens: number },
+  settings: SampledTask & { readonly samples: number },
   index: number,
-  { sampler, chat, seed, signal }: TaskContext,
+  context: TaskContext,
 ): Promise<string[]> {
+  const { chat } = context;
   const rendered = chat.render(messagesOf(question));
+  const sequences = await sampled(chat.encode(rendered), settings, index, context);
+  return sequences.map(({ tokens }) => chat.parse(tokens, rendered).text.trim());
+}
+
+/** Samples the answers to item `index`. The same item, settings and seed give the same requests in every evaluation. */
+export async function sampled(
+  prompt: readonly number[],
+  settings: Omit<SampledTask, "name" | "passAt">,
+  index: number,
+  {
+    sampler,
+    chat,
+    seed,
+    signal,
+  }: Pick<TaskContext, "sampler" | "seed" | "signal"> & { chat: Pick<Chat, "endTokenIds"> },
+): Promise<readonly SampledSequence[]> {
+  const { samples = 1, maxTokens = 64, temperature = samples === 1 ? 0 : 1 } = settings;
   // Sample i of a request draws from seed + i.
   const samplingParams = { maxTokens, temperature, stop: chat.endTokenIds, seed: seed + index * samples };
-  const { sequences } = await sampler.sample(ModelInput.fromInts(chat.encode(rendered)), {
+  const { sequences } = await sampler.sample(ModelInput.fromInts(prompt), {
     numSamples: samples,
     samplingParams: samplingParams as SamplingParamsInput,
     ...(signal === undefined ? {} : { signal }),
   });
-  return sequences.map(({ tokens }) => chat.parse(tokens, rendered).text.trim());
+  return sequences;
 }
 
 const messagesOf = (question: Question): readonly ChatMessage[] =>
   typeof question === "string" ? [{ role: "user", content: question }] : question;
-const textOf = (question: Question): string => String(messagesOf(question).at(-1)?.content);
+export const textOf = (question: Question): string => String(messagesOf(question).at(-1)?.content);

@@ -31,7 +31,14 @@ export interface SupervisedOptions extends Plan {
   readonly adam?: AdamOptions;
   /** Save after every so many steps. 0: only at the end. @defaultValue 20 */
   readonly saveEvery?: number;
-  /** How long checkpoints other than the last are kept, in seconds. @defaultValue 7 days */
+  /**
+   * Whether the weights with the lowest loss on the held-out data are saved for sampling as `best-STEP`, without expiry. The step after an
+   * evaluation is then submitted when the evaluation has ended. @defaultValue false
+   */
+  readonly keepBest?: boolean;
+  /** Deletes saved weights that are no longer the best; {@link runSupervised} has one. @defaultValue they stay */
+  readonly forget?: (path: string) => Promise<void>;
+  /** How long checkpoints other than the last and the best are kept, in seconds. @defaultValue 7 days */
   readonly ttlSeconds?: number;
   /** The checkpoint that the trainer was made from, when resuming: its step is the first. {@link openRun} finds it. */
   readonly resumeFrom?: CheckpointRecord | undefined;
@@ -85,15 +92,29 @@ export async function* trainSupervised(
   const { run, trainer, dataset, resumeFrom, testData = [], evalEvery = 10, saveEvery = 20 } = options;
   const totalSteps = totalStepsOf(options);
   if (resumeFrom === undefined && totalSteps > 0) await run?.writeData(shownData(batchOf(options, 0)));
+  const evaluates = evalEvery > 0 && testData.length > 0;
+  let testNll: number | undefined;
   let submittedTokens = Number(resumeFrom?.["elapsed_tokens"] ?? 0);
   return yield* recordedSteps<StepDetail, SupervisedResult>(
-    { ...options, saveEvery },
+    { ...options, saveEvery, keepBest: undefined },
     {
       totalSteps,
       depth: 2, // the server has its next step while this process records the last one
       batchesPerEpoch: dataset.batchesPerEpoch,
       spending: await openSpending(options, run),
       isStoppedRunSampled: false,
+      evaluation:
+        options.keepBest !== true || !evaluates
+          ? undefined
+          : {
+              figures: async () => {
+                testNll = await evaluateNll(trainer, testData);
+                return { nll: testNll };
+              },
+              best: { name: "nll", better: "lower" },
+              keepsUntrained: false,
+              forget: options.forget,
+            },
       take(step) {
         const data = batchOf(options, step);
         submittedTokens += inputTokens(data);
@@ -105,9 +126,9 @@ export async function* trainSupervised(
         elapsed_tokens: submittedTokens,
       }),
       async end() {
-        if (evalEvery <= 0 || testData.length === 0) return undefined;
-        const testNll = await evaluateNll(trainer, testData);
-        return { metrics: { "test/nll": testNll }, result: { testNll } };
+        if (!evaluates) return undefined;
+        testNll = options.keepBest === true ? testNll : await evaluateNll(trainer, testData);
+        return testNll === undefined ? undefined : { metrics: { "test/nll": testNll }, result: { testNll } };
       },
     },
   );
@@ -143,7 +164,8 @@ async function takeStep(
   const { trainer, dataset, testData = [], schedule = "linear", warmupSteps } = options;
   const { step, totalSteps, data, elapsedTokens } = at;
   const learningRate = options.learningRate * scheduleFactor(schedule, { step, totalSteps, warmupSteps });
-  const evaluated = evaluatesBefore(options, step) ? settled(evaluateNll(trainer, testData)) : undefined;
+  const evaluated =
+    options.keepBest !== true && evaluatesBefore(options, step) ? settled(evaluateNll(trainer, testData)) : undefined;
   const trained = settled(trainer.step(data, "cross_entropy", adamParams(options.adam, learningRate)));
   const testNll = await evaluated;
   const { output, metrics } = await trained;

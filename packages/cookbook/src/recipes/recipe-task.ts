@@ -4,8 +4,10 @@ import { createChat } from "@tinklet/models/chat";
 import { InvalidInputError } from "@tinklet/sdk";
 import { omitUndefined } from "@tinklet/wire/options";
 import { stageBudget } from "../cost/recipe-budget.ts";
+import type { Example } from "../data/examples.ts";
+import { compareAnswers } from "../evaluation/answer-pairs.ts";
 import { withLoggers } from "../loggers/index.ts";
-import type { Recipe, RecipeOptions, RecipeTask } from "./recipe.ts";
+import type { Recipe, RecipeOptions, RecipeQuestion, RecipeTask } from "./recipe.ts";
 
 /** A loop ended before its last step. */
 export class Stopped extends Error {
@@ -26,6 +28,12 @@ export function checkRecipe(recipe: Recipe, options: Pick<RecipeOptions, "data">
     });
 }
 
+function exampleOf(question: RecipeQuestion): Example {
+  if (typeof question === "object" && "kind" in question) return question;
+  const content = typeof question === "string" ? question : question.question;
+  return { kind: "chat", messages: [{ role: "user", content }] };
+}
+
 export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
   const {
     service,
@@ -43,6 +51,7 @@ export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
   } = options;
   const { costLimit } = options;
   const limitOf = (stage: string) => (costLimit === undefined ? undefined : stageBudget(folder, stage, costLimit));
+  const base = await service.createSamplingClient({ baseModel });
   return {
     service,
     baseModel,
@@ -51,7 +60,9 @@ export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     seed,
     data,
     signal,
-    base: await service.createSamplingClient({ baseModel }),
+    base,
+    compare: (after, questions, before = base) =>
+      compareAnswers(questions.map(exampleOf), { before, after, tokenizer, signal }),
     stage: (name) => ({
       service,
       baseModel,

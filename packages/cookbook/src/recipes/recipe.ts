@@ -9,6 +9,9 @@ import type { SamplingClient, ServiceClient, Tokenizer } from "@tinklet/sdk";
 import type { BeforeStep } from "../cost/budget.ts";
 import type { PromptTokens } from "../cost/prompt-tokens.ts";
 import type { CostLimit } from "../cost/recipe-budget.ts";
+import type { Example } from "../data/examples.ts";
+import type { AnswerPair } from "../evaluation/answer-pairs.ts";
+import type { EvalTask } from "../evaluation/tasks.ts";
 import type { MetricsLogger } from "../loggers/index.ts";
 import type { CheckpointRecord } from "../runs/run-folder.ts";
 import type { RunResult } from "../runs/run-result.ts";
@@ -84,8 +87,20 @@ export interface RecipeTask {
   readonly learningRate: (rate: number) => number;
   /** Runs a loop to its end and gives its last weights. @throws when it was stopped before its end */
   readonly follow: (stage: string, loop: AsyncGenerator<LoopEvent, RunResult, void>) => Promise<Finished>;
+  /**
+   * Answers of two models to up to three questions, for `answers` of the score: questions, conversations, or examples of data.
+   * @param before - @defaultValue the base model
+   */
+  readonly compare: (
+    after: SamplingClient,
+    questions: readonly RecipeQuestion[],
+    before?: SamplingClient,
+  ) => Promise<AnswerPair[]>;
   readonly note: (text: string) => void;
 }
+
+/** A question of {@link RecipeTask.compare}. */
+export type RecipeQuestion = string | { readonly question: string } | Example;
 
 interface LoopEvent {
   readonly type: string;
@@ -103,6 +118,8 @@ export interface Finished {
 export interface RecipeScore {
   readonly before: number;
   readonly after: number;
+  /** Answers before and after, which `tinklet recipe run` shows. */
+  readonly answers?: readonly AnswerPair[];
   /** Further figures. */
   readonly [figure: string]: unknown;
 }
@@ -117,6 +134,8 @@ export interface Recipe {
   readonly takesData?: boolean;
   /** @defaultValue "higher" */
   readonly better?: "higher" | "lower";
+  /** The tasks by which it measures a model; `tinklet eval RECIPE` runs them. @defaultValue none */
+  readonly tasks?: (tools: Pick<RecipeTask, "chat" | "tokenizer" | "seed">) => readonly EvalTask[];
   readonly run: (task: RecipeTask) => Promise<RecipeScore>;
 }
 

@@ -144,7 +144,7 @@ async function trainerFor(options: RunOptions, { run, resumeFrom }: Claimed): Pr
 /** Options of {@link runSupervised}: those of the loop, with data in place of the trainer, the dataset and the run folder, which it makes. */
 export interface SupervisedRunOptions
   extends RunOptions,
-    Omit<SupervisedOptions, "trainer" | "run" | "resumeFrom" | "dataset" | "testData" | "signal"> {
+    Omit<SupervisedOptions, "trainer" | "run" | "resumeFrom" | "dataset" | "testData" | "signal" | "forget"> {
   /** Training and evaluation data, from {@link prepareSupervised}. */
   readonly data: Pick<PreparedData, "train" | "test" | "digest"> &
     Partial<Pick<PreparedData, "reduction" | "isDefaultReduction">>;
@@ -200,8 +200,13 @@ export async function* runSupervised(
     batchesPerEpoch: dataset.batchesPerEpoch,
     totalSteps: totalStepsOf(loop),
     refusal: async (run, step) => (await openSpending(loop, run)).refusal(step),
-    train: (opened) => trainSupervised({ ...loop, ...opened }),
+    train: (opened) => trainSupervised({ ...loop, ...opened, forget: (path) => forget(options.service, path) }),
   });
+}
+
+/** Deletes weights on the server, where the service can. */
+async function forget(service: Service, path: string): Promise<void> {
+  await service.createRestClient?.().deleteCheckpointFromTinkerPath?.(path);
 }
 
 /** The data as the run in the folder began with them, where their reduction was left to the default. */

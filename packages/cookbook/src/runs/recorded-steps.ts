@@ -82,6 +82,18 @@ export interface TakenStep<D extends object> {
   readonly seconds?: Readonly<Record<string, number>>;
 }
 
+/** An evaluation whose best weights are saved for sampling. */
+interface Evaluation {
+  /** Figures for the metrics, under `test/`. */
+  readonly figures: (step: number) => Promise<Readonly<Record<string, number>>>;
+  /** The figure that decides; absent: nothing is kept. */
+  readonly best?: { readonly name: string; readonly better: "higher" | "lower" } | undefined;
+  /** Deletes weights that are no longer the best. @defaultValue they stay */
+  readonly forget?: ((path: string) => Promise<void>) | undefined;
+  /** Whether weights that no step has trained can be the best. @defaultValue true */
+  readonly keepsUntrained?: boolean;
+}
+
 /** What a loop does. */
 export interface StepsOf<D extends object, R extends RunResult = RunResult> {
   readonly totalSteps: number;
@@ -102,6 +114,8 @@ export interface StepsOf<D extends object, R extends RunResult = RunResult> {
    * @returns undefined when the signal ended it before anything was trained
    */
   take(step: number, spend: (tokens: TokenCounts) => Promise<void>): Promise<TakenStep<D> | undefined>;
+  /** Evaluates the trainer's weights before a step, instead of the option `evaluate`, and keeps the best ones. */
+  readonly evaluation?: Evaluation | undefined;
   /** Fields of a checkpoint after which `nextStep` comes. @defaultValue its `batch` */
   place?(nextStep: number): Pick<CheckpointRecord, "batch" | "epoch"> & Readonly<Record<string, unknown>>;
   /** Whether the checkpoint of a run that was stopped has weights for sampling, too. @defaultValue true */
@@ -149,7 +163,7 @@ async function* steps<D extends object, R extends RunResult>(
   if (startStep >= totalSteps) return resultOf(totalSteps, { totalSteps, checkpoint: resumeFrom });
   await run?.rewind(startStep);
   const measured = await measureSpending(run, options.beforeStep);
-  const evaluation = await openEvaluation(options, totalSteps);
+  const evaluation = await openEvaluation(options, totalSteps, loop.evaluation ?? evaluationOf(options));
   const isSaved = (step: number) =>
     run !== undefined && saveEvery > 0 && (step + 1) % saveEvery === 0 && step + 1 < totalSteps;
   const save = (nextStep: number, kind: SaveKind) => settled(saveWeights(options, loop, nextStep, kind));
@@ -237,28 +251,63 @@ interface Evaluated {
   readonly best?: CheckpointRecord;
 }
 
+/** The option `evaluate`, by a sampler with the weights as they are. */
+function evaluationOf({
+  trainer,
+  evaluate,
+  keepBest,
+}: Pick<RecordedOptions, "trainer" | "evaluate" | "keepBest">): Evaluation | undefined {
+  if (evaluate === undefined) return undefined;
+  return {
+    figures: async (step) => evaluate(await trainer.saveWeightsAndGetSamplingClient(), step),
+    best: keepBest === undefined ? undefined : { name: keepBest, better: "higher" },
+  };
+}
+
 /** Evaluations of a run; knows the best so far from what the run recorded. */
-async function openEvaluation(options: Omit<RecordedOptions, "stopWhen">, totalSteps: number) {
-  const { run, trainer, evaluate, evalEvery = 10, keepBest } = options;
-  const seen = keepBest === undefined ? [] : ((await run?.readMetrics()) ?? []);
-  let highest = seen.reduce((most, row) => Math.max(most, row[`test/${keepBest}`] ?? most), Number.NEGATIVE_INFINITY);
+async function openEvaluation(
+  { run, trainer, evalEvery = 10, resumeFrom }: Omit<RecordedOptions, "stopWhen">,
+  totalSteps: number,
+  evaluation: Evaluation | undefined,
+) {
+  const { best, keepsUntrained = true } = evaluation ?? {};
+  const sign = best?.better === "lower" ? -1 : 1;
+  const seen = best === undefined ? [] : ((await run?.readMetrics()) ?? []);
+  let highest = seen.reduce((most, row) => {
+    const value = row[`test/${best?.name}`];
+    return value === undefined ? most : Math.max(most, sign * value);
+  }, Number.NEGATIVE_INFINITY);
   return {
     at: async (step: number): Promise<Evaluated> => {
       const due = evalEvery > 0 && (step % evalEvery === 0 || step === totalSteps);
-      if (evaluate === undefined || !due) return {};
-      const figures = await evaluate(await trainer.saveWeightsAndGetSamplingClient(), step);
+      if (evaluation === undefined || !due) return {};
+      const figures = await evaluation.figures(step);
       const metrics = Object.fromEntries(Object.entries(figures).map(([name, value]) => [`test/${name}`, value]));
-      const value = keepBest === undefined ? undefined : figures[keepBest];
-      if (run === undefined || value === undefined || !(value > highest)) return { metrics };
-      highest = value;
+      const value = best === undefined ? undefined : figures[best.name];
+      if (run === undefined || best === undefined || value === undefined || !(sign * value > highest))
+        return { metrics };
+      highest = sign * value;
+      if (!keepsUntrained && step === 0 && resumeFrom === undefined) return { metrics };
       const name = `best-${String(step).padStart(6, "0")}`;
       const { path } = await trainer.saveWeightsForSampler(name);
-      const best = { name, batch: step, sampler_path: path, [`test/${keepBest}`]: value };
-      await run.appendCheckpoint(best);
-      return { metrics, best };
+      const record = { name, batch: step, sampler_path: path, [`test/${best.name}`]: value };
+      await run.appendCheckpoint(record);
+      if (evaluation.forget !== undefined) await forgetOthers(run, path, evaluation.forget);
+      return { metrics, best: record };
     },
   };
 }
+
+/** Removes the other best weights from the record first, so that no row refers to deleted ones. */
+async function forgetOthers(run: RunFolder, path: string, forget: (path: string) => Promise<void>): Promise<void> {
+  const isOther = ({ name, sampler_path: other }: CheckpointRecord) => bestName.test(name) && other !== path;
+  for (const { sampler_path: other } of await run.removeCheckpoints(isOther)) {
+    if (other !== undefined) await forget(other).catch(() => {}); // already deleted, or left to the server's retention
+  }
+}
+
+/** Names of the best weights of a run. */
+export const bestName = /^best(-\d+)?$/;
 
 /** What a checkpoint has: the state to train on, weights for sampling as well, or both without an expiry. */
 type SaveKind = "state" | "both" | "final";

@@ -226,6 +226,17 @@ export class RunFolder {
     await this.#append(files.checkpoints, record, { durable: true });
   }
 
+  /** Removes lines of `checkpoints.jsonl`; nothing is deleted on the server. @returns the removed ones */
+  async removeCheckpoints(isRemoved: (record: CheckpointRecord) => boolean): Promise<CheckpointRecord[]> {
+    const records = await this.readCheckpoints();
+    const removed = records.filter(isRemoved);
+    if (removed.length > 0) {
+      const kept = records.filter((record) => !removed.includes(record));
+      await this.#replace(files.checkpoints, kept.map((row) => `${JSON.stringify(row)}\n`).join(""), { durable: true });
+    }
+    return removed;
+  }
+
   async readSpending(): Promise<SpendingRow[]> {
     return this.#rows<SpendingRow>(files.spending);
   }
@@ -327,12 +338,12 @@ export class RunFolder {
   }
 
   /** Written beside and moved over: a crash leaves the old file or the new one. */
-  async #replace(name: string, text: string): Promise<void> {
+  async #replace(name: string, text: string, { durable = false } = {}): Promise<void> {
     const path = join(this.path, name);
     await this.#lock();
     await writing(path, async () => {
       try {
-        await writeFile(`${path}.new`, text);
+        await writeFile(`${path}.new`, text, { flush: durable });
         await rename(`${path}.new`, path);
       } catch (error) {
         await rm(`${path}.new`, { force: true });

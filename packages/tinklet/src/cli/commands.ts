@@ -52,6 +52,12 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/recipe.ts")).recipeCopy,
   },
   {
+    words: ["eval"],
+    about: "measure models on a data file or a recipe's tasks, side by side",
+    section: train,
+    load: async () => (await import("./commands/eval.ts")).evalCommand,
+  },
+  {
     words: ["inspect"],
     about: "show a data file as tokens, coloured by their weight in the loss",
     section: train,
