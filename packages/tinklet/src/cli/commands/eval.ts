@@ -1,14 +1,16 @@
 /** `eval`: measures models on a data file or on the tasks of a recipe, side by side. Parses options and prints; the cookbook evaluates. */
 import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
 import { basename, extname, join, parse, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { AnswerScore, Comparison, EvaluationHead } from "@tinklet/cookbook";
 import type { SamplingClient, Tokenizer } from "@tinklet/sdk";
+import { writeFailure } from "@tinklet/sdk/files";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { type ChosenModel, chosenModel, modelOptions } from "../model.ts";
 import { CliError } from "../output/explain.ts";
-import { formatDuration } from "../output/format.ts";
+import { counted, formatDuration } from "../output/format.ts";
 import { type Input, nearest, UsageError } from "../parse.ts";
 import { openSampler } from "../sampling.ts";
 import { trainOnOption } from "../training/train-on.ts";
@@ -69,6 +71,7 @@ export const evalCommand: Command = {
     const { output, signal } = context;
     const cookbook = await loadCookbook();
     const [source = ""] = input.positionals;
+    const { name } = parse(source);
     const kind = await kindOf(source);
     const settings = settingsOf(input);
     if (kind === "recipe") refuseDataOptions(input);
@@ -81,12 +84,14 @@ export const evalCommand: Command = {
     const startMs = performance.now();
     const models = await openModels(input, context);
     const [{ tokenizer }] = models as [OpenedModel, ...OpenedModel[]];
+    const folder = input.text("out") ?? freeFolder(join("runs", "evals", name));
+    // Created before the models answer, so that a folder that cannot be written costs no time.
+    await mkdir(folder, { recursive: true }).catch((cause: unknown) => Promise.reject(writeFailure(folder, cause)));
     const onProgress = (model: string, done: number, total: number) =>
       output.progress(`${model}: ${done} of ${total} ${recipe === undefined ? "examples" : "tasks"}`, {
         always: done === total,
       });
     const { seed, maxTokens, temperature, limit } = settings;
-    const name = parse(source).name;
     let comparison: Comparison;
     if (recipe !== undefined) {
       const { createChat } = await import("@tinklet/models/chat");
@@ -108,7 +113,6 @@ export const evalCommand: Command = {
       ...{ name, data: source, kind, createdAt, seconds, settings: recorded(input, settings) },
       models: models.map(({ label, model, path }) => ({ label, model, path })),
     };
-    const folder = input.text("out") ?? freeFolder(join("runs", "evals", name));
     await cookbook.writeEvaluation(folder, head, comparison);
     show(cookbook.evaluationSummary(head, comparison), comparison, { head, folder }, context);
     return 0;
@@ -294,6 +298,8 @@ function freeFolder(folder: string): string {
 const cellOf = (name: string, { mean, low, high }: Comparison["results"][number][string]) =>
   name === "perplexity" ? mean.toPrecision(4) : `${mean.toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})`;
 
+const shortened = (text: string) => (text.length > 300 ? `${text.slice(0, 299)}…` : text);
+
 /** Items whose answers are printed. */
 const shownItems = 3;
 
@@ -309,7 +315,7 @@ function show(
   }
   output.result({
     json: undefined,
-    title: `${head.data}: ${items.length} examples, ${formatDuration(head.seconds)}`,
+    title: `${head.data}: ${counted(items.length, "example")}, ${formatDuration(head.seconds)}`,
     columns: ["MODEL", ...scores.map(({ name }) => name.toUpperCase())],
     rows: head.models.map(({ label }, at) => [
       label,
@@ -328,11 +334,11 @@ function show(
   );
   for (const line of unparsed) output.note(line);
   const truncated = items.flatMap(({ answers }) => answers).filter((answer) => answer.truncated).length;
-  if (truncated > 0) output.note(`${truncated} answers ended at the token limit (--max-tokens).`);
+  if (truncated > 0) output.note(`${counted(truncated, "answer")} ended at the token limit (--max-tokens).`);
   const shown = items.filter(({ answers }) => answers.some(({ text }) => text !== undefined)).slice(0, shownItems);
   const width = Math.max("expected".length, ...head.models.map(({ label }) => label.length));
   for (const { question, expected, answers } of shown) {
-    output.line(`\n${output.style(question, "dim")}`);
+    output.line(`\n${output.style(shortened(question), "dim")}`);
     if (expected !== undefined) output.line(`  ${"expected".padEnd(width)}  ${expected}`);
     for (const [at, { text }] of answers.entries())
       if (text !== undefined) output.line(`  ${(head.models[at]?.label ?? "").padEnd(width)}  ${text}`);
