@@ -10,6 +10,7 @@ export default defineConfig({
     clock: "src/clock.ts",
     entropy: "src/entropy.ts",
     "running-server": "src/running-server.ts",
+    "run-name": "src/run-name.ts",
     abort: "src/abort.ts",
     options: "src/options.ts",
     "testing/index": "src/testing/index.ts",
