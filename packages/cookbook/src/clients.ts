@@ -76,21 +76,25 @@ export interface Trainer {
   optimStep?(adamParams?: AdamParamsInput): PromiseLike<{ readonly metrics?: Readonly<Record<string, number>> }>;
 }
 
+interface FromStateOptions {
+  /** Stored with the new model: the name of its run. */
+  readonly userMetadata?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
 /** Makes trainers; the SDK's `ServiceClient` fits. */
 export interface Service {
   createLoraTrainingClient(options: {
     readonly baseModel: string;
     readonly rank?: number;
     readonly seed?: number;
+    readonly userMetadata?: Readonly<Record<string, string>>;
     readonly signal?: AbortSignal;
   }): PromiseLike<Trainer>;
   /** With the weights of a checkpoint and a new optimizer. */
-  createTrainingClientFromState(path: string, options?: { readonly signal?: AbortSignal }): PromiseLike<Trainer>;
+  createTrainingClientFromState(path: string, options?: FromStateOptions): PromiseLike<Trainer>;
   /** With the weights and the optimizer of a checkpoint: training resumes exactly. */
-  createTrainingClientFromStateWithOptimizer(
-    path: string,
-    options?: { readonly signal?: AbortSignal },
-  ): PromiseLike<Trainer>;
+  createTrainingClientFromStateWithOptimizer(path: string, options?: FromStateOptions): PromiseLike<Trainer>;
   /** Used to find the checkpoints that remain when the last one of a run is gone. */
   createRestClient?(): {
     getWeightsInfoByTinkerPath(path: string): PromiseLike<unknown>;

@@ -48,6 +48,7 @@ export const policyGradientNames: OptionNames<PolicyGradientOptions<Problem>> = 
 export const runNames: OptionNames<RunOptions> = {
   service: true,
   folder: true,
+  name: true,
   baseModel: true,
   rank: true,
   seed: true,

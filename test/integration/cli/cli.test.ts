@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { Datum, ModelInput, ServiceClient } from "../../../packages/sdk/src/index.ts";
 import { baseModel, Executable, fakeServer, hasPty, tokenizer } from "./executable.ts";
 
@@ -18,6 +18,7 @@ beforeAll(async () => {
   env = { TINKER_BASE_URL: server.url, TINKER_API_KEY: "tml-test" };
   const service = new ServiceClient({ baseUrl: server.url, apiKey: "tml-test", telemetry: false });
   const trainer = await service.createLoraTrainingClient({
+    name: "cli-run",
     baseModel,
     rank: 4,
     seed: 1,
@@ -164,11 +165,12 @@ describe("the official tool's commands", () => {
     expect(runs[0].last_request_time).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{6})?\+00:00$/);
     const table = (await run("run", "list")).stdout.split("\n");
     expect(table[0]).toMatch(/^\d+ training runs?$/);
-    expect(table[1]).toMatch(/^Run ID\s+Base Model\s+LoRA\s+Last Update\s+Status$/);
-    expect(table[2]).toMatch(new RegExp(`^${runId}\\s+test/model\\s+Rank 4\\s+just now\\s+OK$`));
+    expect(table[1]).toMatch(/^Name\s+Base Model\s+LoRA\s+Last Update\s+Status$/);
+    expect(table[2]).toMatch(/^cli-run\s+test\/model\s+Rank 4\s+just now\s+OK$/);
     expect((await run("run", "list", "-c", "lora,id")).stdout).toMatch(/\nLoRA\s+Run ID\n/);
     expect(await json("run", "info", runId)).toEqual(runs[0]);
-    expect((await run("run", "info", runId)).stdout).toMatch(/\nMetadata\s*\n {2}- note\s+cli\n/);
+    expect(await json("run", "info", "cli-run")).toEqual(runs[0]);
+    expect((await run("run", "info", runId)).stdout).toMatch(/\nMetadata\s*\n {2}- note\s+cli\n {2}- name\s+cli-run\n/);
   });
 
   it("checkpoint list, info and short references", async () => {
@@ -180,11 +182,11 @@ describe("the official tool's commands", () => {
       "weights/one",
     ]);
     expect((await run("checkpoint", "list", "--limit", "2")).stdout).toMatch(
-      /^2 checkpoints \(\d+ more not shown, use --limit to see more\)\n/,
+      /^\d checkpoints?( with 2 files)? \(\d+ more not shown, use --limit to see more\)\nCheckpoint +Files +Size/,
     );
     const whole = await json("checkpoint", "info", `tinker://${runId}/sampler_weights/two`);
     expect(whole).toMatchObject({ is_lora: true, lora_rank: 4, public: false, expires_at: null });
-    for (const short of [`${runId}:two`, runId, "@latest"])
+    for (const short of [`${runId}:two`, runId, "@latest", "cli-run", "cli-run@two", "cli-run:two"])
       expect(await json("checkpoint", "info", short)).toEqual(whole);
     const wrong = await run("checkpoint", "info", `${runId}:three`);
     expect(wrong).toMatchObject({
@@ -192,8 +194,42 @@ describe("the official tool's commands", () => {
       stderr: expect.stringMatching(/no sampler checkpoint "three".*\nHint: It has: .*two/),
     });
     expect((await run("checkpoint", "info", "nothing")).stderr).toContain(
-      '"nothing" is neither a folder nor a training run',
+      '"nothing" is neither a run folder nor the name or id of a run',
     );
+  });
+
+  it("one row per checkpoint and per resumed run, and names wherever ids are accepted", async () => {
+    const named = await fakeServer();
+    onTestFinished(() => named.close());
+    const service = new ServiceClient({ baseUrl: named.url, apiKey: "tml-names", telemetry: false });
+    const first = await service.createLoraTrainingClient({ name: "bike", baseModel, rank: 4 });
+    const { path } = await first.saveState("000020");
+    await first.saveWeightsForSampler("000020");
+    const userMetadata = { name: "bike", resumed_from: path };
+    const second = await service.createTrainingClientFromStateWithOptimizer(path, { userMetadata });
+    await second.saveState("final");
+    await second.saveWeightsForSampler("final");
+    await service.close();
+    const own = (...args: string[]) => tool.run(args, { env: { ...env, TINKER_BASE_URL: named.url } });
+    const { stdout: runs } = await own("run", "list");
+    expect(runs.split("\n")[0]).toBe("1 training run");
+    const { stdout: list } = await own("checkpoint", "list");
+    expect(list).toMatch(
+      /^2 checkpoints with 4 files\nCheckpoint[^\n]*\nbike@final +(training|sampler) \+ [^\n]*\nbike@step-20 /,
+    );
+    expect((await own("checkpoint", "list", "--run-id", "bike")).stdout).toContain("bike@step-20");
+    expect((await own("checkpoint", "info", "bike@step-20")).stdout).toMatch(/\/sampler_weights\/000020/);
+    const texts = await own("sample", "1 2", "--from", "bike@step-20", "--max-tokens", "2", "--tokenizer", tokenizer);
+    expect(texts).toMatchObject({ code: 0, stderr: "" });
+    expect((await own("checkpoint", "info", "bike@step-21")).stderr).toMatch(
+      /Run bike has no sampler checkpoint "step-21".*\n.*It has: step-20, final/,
+    );
+    expect((await run("checkpoint", "info", "bike")).stderr).toContain(
+      '"bike" is neither a run folder nor the name or id of a run',
+    );
+    expect((await own("checkpoint", "delete", "bike@step-20", "-y")).stdout).toBe("Deleted 2 checkpoint(s)\n");
+    expect((await own("run", "delete", "bike", "-y")).stdout.trim().split("\n")).toHaveLength(2);
+    expect((await own("run", "list")).stdout).toBe("No training runs found\n");
   });
 
   it("checkpoint publish, unpublish and set-ttl say what they did, to one half by its path and to both by a name", async () => {
@@ -415,7 +451,7 @@ describe("what goes wrong", () => {
     });
     expect(await run("run", "info", "runs/none")).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/^Error: "runs\/none" is neither a folder nor a run id\.\nHint: /),
+      stderr: expect.stringMatching(/^Error: "runs\/none" is neither a folder nor a run\.\nHint: /),
     });
     expect(await json("run", "info", `tinker://${runId}/weights/one`)).toMatchObject({ training_run_id: runId });
   });

@@ -353,7 +353,7 @@ const rows: Readonly<Record<string, Row>> = {
   },
   "run list": {
     args: () => ["run", "list"],
-    prints: /Run ID +Base Model +LoRA +Last Update +Status/,
+    prints: /Name +Base Model +LoRA +Last Update +Status/,
     json: { runs: expect.arrayContaining([expect.objectContaining({ base_model: baseModel })]) },
     remote: true,
     fails: [["an unknown column", () => ["run", "list", "-c", "who"], 2, /Unknown column\(s\): who/]],
@@ -376,7 +376,7 @@ const rows: Readonly<Record<string, Row>> = {
   },
   "checkpoint list": {
     args: () => ["checkpoint", "list", "--run-id", runId],
-    prints: /Checkpoint ID +Type +Size +Public +Created +Expires +Path/,
+    prints: /Checkpoint +Files +Size +Public +Created +Expires/,
     json: { checkpoints: expect.any(Array) },
     remote: true,
     fails: [noSuchRun("checkpoint", "list", "--run-id")],

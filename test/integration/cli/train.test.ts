@@ -1,5 +1,5 @@
 // Training and sampling through the real executable, and what an interruption at any moment leaves behind.
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { baseModel, Executable, fakeServer, hasPty, tokenizer } from "./executable.ts";
@@ -92,6 +92,26 @@ describe("train", () => {
     expect(other).toMatchObject({ code: 1, stderr: expect.stringContaining("seed was 0 and is now 4") });
   });
 
+  it("--name names the run and its folder, and is refused if it looks like something else", async () => {
+    const named = ["train", data, "--model", baseModel, "--tokenizer", tokenizer, ...options, "--max-steps", "1"];
+    slow = false;
+    expect((await tool.run([...named, "--name", "bike", "--no-export"], { env })).stderr).toContain("1 step of LoRA");
+    expect(existsSync(join(tool.work, "runs", "bike", "checkpoints.jsonl"))).toBe(true);
+    const info = JSON.parse((await tool.run(["run", "info", "bike", "--json"], { env })).stdout);
+    expect(info).toMatchObject({ name: "bike", user_metadata: { name: "bike" } });
+    for (const [name, problem] of [
+      ["Qwen/Qwen3-8B", /--name: looks like a path or a base model: "Qwen\/Qwen3-8B"\.\n.*Use "Qwen-Qwen3-8B"/],
+      ["tinker://a/weights/b", /--name: looks like the address of a checkpoint/],
+      ["x".repeat(65), /--name: must have at most 64 characters, got 65/],
+      ["a\u001bb", /--name: is not a valid name/],
+    ] as const) {
+      expect(await tool.run([...named, "--name", name], { env })).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching(problem),
+      });
+    }
+  });
+
   it.each<[string, NodeJS.Signals, number]>([
     ["Ctrl-C", "SIGINT", 130],
     ["a crash", "SIGKILL", -1],
@@ -114,6 +134,8 @@ describe("train", () => {
         stderr: expect.stringMatching(/^Resuming .* at step \d+ of 18 from tinker:\/\//),
       });
       expect(read(folder, "metrics.jsonl")).toBe(read("straight", "metrics.jsonl"));
+      const runs = JSON.parse((await tool.run(["run", "list", "--json"], { env })).stdout).runs as { name: string }[];
+      expect(runs.filter(({ name }) => name === folder)).toHaveLength(2); // one run to the user, two to the server
     },
     60_000,
   );
@@ -276,7 +298,7 @@ describe("sample and chat", () => {
     const named = await tool.run(["sample", "Hi", "--from", "straight:nope"], { env });
     expect(named).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/no sampler checkpoint "nope"[\s\S]*It has: 000005, 000010, 000015, final/),
+      stderr: expect.stringMatching(/no sampler checkpoint "nope"[\s\S]*It has: step-5, step-10, step-15, final/),
     });
   });
 

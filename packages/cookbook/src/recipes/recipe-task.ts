@@ -3,6 +3,7 @@ import { basename, join, resolve } from "node:path";
 import { createChat } from "@tinklet/models/chat";
 import { InvalidInputError } from "@tinklet/sdk";
 import { omitUndefined } from "@tinklet/wire/options";
+import { checkRunName, runNameFrom } from "@tinklet/wire/run-name";
 import { stageBudget } from "../cost/recipe-budget.ts";
 import type { Example } from "../data/examples.ts";
 import { compareAnswers } from "../evaluation/answer-pairs.ts";
@@ -34,6 +35,10 @@ function exampleOf(question: RecipeQuestion): Example {
   return { kind: "chat", messages: [{ role: "user", content }] };
 }
 
+/** `tool-use-form` for the stage `form` of `tool-use`, and `math-rl` for its stage `rl`. */
+const stageName = (recipe: string, stage: string): string =>
+  recipe === stage || recipe.endsWith(`-${stage}`) ? recipe : `${recipe}-${stage}`;
+
 export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
   const {
     service,
@@ -50,6 +55,7 @@ export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     onNote,
   } = options;
   const { costLimit } = options;
+  const recipeName = options.name === undefined ? basename(resolve(folder)) : checkRunName("name", options.name);
   const limitOf = (stage: string) => (costLimit === undefined ? undefined : stageBudget(folder, stage, costLimit));
   const base = await service.createSamplingClient({ baseModel });
   return {
@@ -67,6 +73,7 @@ export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
       service,
       baseModel,
       folder: join(folder, name),
+      ...omitUndefined({ name: runNameFrom(stageName(recipeName, name)) }),
       seed,
       saveEvery,
       ...omitUndefined({ signal, beforeStep: limitOf(name) }),
@@ -75,7 +82,7 @@ export async function taskOf(options: RecipeOptions): Promise<RecipeTask> {
     learningRate: (rate) => options.learningRate ?? rate,
     note: (text) => onNote?.(text),
     async follow(stage, loop) {
-      const name = `${basename(resolve(folder))}/${stage}`;
+      const name = `${recipeName}/${stage}`;
       const onWarning = (text: string) => (onNote ?? console.warn)(text);
       const logged = withLoggers(loop, loggers, { name, onWarning });
       for (;;) {

@@ -24,6 +24,8 @@ export interface RecipeOptions {
   readonly tokenizer: Tokenizer;
   /** Run folder; the same call again resumes the run in it. */
   readonly folder: string;
+  /** Name of the runs; a stage is added to it. @defaultValue the name of the folder */
+  readonly name?: string | undefined;
   /** @defaultValue 0 */
   readonly seed?: number;
   /** At most so many steps in each stage. @defaultValue the recipe's own */
@@ -76,6 +78,7 @@ export interface RecipeTask {
     readonly service: ServiceClient;
     readonly baseModel: string;
     readonly folder: string;
+    readonly name?: string;
     readonly seed: number;
     readonly saveEvery: number;
     readonly signal?: AbortSignal;

@@ -66,6 +66,30 @@ const supervise = (
 ): Promise<SupervisedResult> => finish(runSupervised({ ...settings, ...options }), onEvent);
 
 describe("runSupervised", () => {
+  it("names the run on the server, after the folder or as told, and says what a resumed run resumes", async () => {
+    const folder = await newFolder();
+    const sent: unknown[] = [];
+    class Recording extends BigramService {
+      override async createLoraTrainingClient(options?: unknown): Promise<Trainer> {
+        sent.push((options as { userMetadata: unknown }).userMetadata);
+        return super.createLoraTrainingClient();
+      }
+      override async createTrainingClientFromStateWithOptimizer(path: string, options?: unknown): Promise<Trainer> {
+        sent.push((options as { userMetadata: unknown }).userMetadata);
+        return super.createTrainingClientFromStateWithOptimizer(path);
+      }
+    }
+    const service = new Recording();
+    await supervise({ service, folder, epochs: 1 });
+    const { state_path: path } = (await RunFolder.at(folder).readCheckpoints()).at(-1)!;
+    await supervise({ service, folder, epochs: 2 });
+    await supervise({ service, folder: await newFolder(), name: "bike" });
+    expect(sent).toEqual([{ name: "run" }, { name: "run", resumed_from: path }, { name: "bike" }]);
+    await expect(supervise({ service, folder: await newFolder(), name: "a/b" })).rejects.toThrow(
+      'name: looks like a path or a base model: "a/b"',
+    );
+  });
+
   it("starts, stops, resumes and ends as one run, each time by the same call", async () => {
     const straight = await newFolder();
     await supervise({ service: new BigramService(), folder: straight });

@@ -3,7 +3,9 @@
  * supervised and policy-gradient loops as runs in a folder.
  */
 import { createHash } from "node:crypto";
+import { basename, resolve } from "node:path";
 import { checkOptions, omitUndefined } from "@tinklet/wire/options";
+import { checkRunName, nameKey, resumedFromKey, runNameFrom } from "@tinklet/wire/run-name";
 import type { Service, Trainer } from "../clients.ts";
 import { type BeforeStep, measureSpending, openSpending } from "../cost/budget.ts";
 import { BatchedDataset } from "../data/dataset.ts";
@@ -42,6 +44,8 @@ export interface RunOptions {
   readonly service: Service;
   /** Folder for the run's configuration, metrics and checkpoints. A run that is already in it is resumed. */
   readonly folder: string;
+  /** Name of the run on the server; one that resumes keeps its name. @defaultValue the name of the folder */
+  readonly name?: string | undefined;
   readonly baseModel: string;
   /** Rank of the LoRA adapter. @defaultValue 32 */
   readonly rank?: number;
@@ -119,6 +123,7 @@ async function claimed(
   claim: ClaimOptions,
 ): Promise<Claimed> {
   const { folder, baseModel, rank = 32, seed = 0, from } = options;
+  if (options.name !== undefined) checkRunName("name", options.name);
   const run = await RunFolder.open(folder);
   const start = omitUndefined({ load_checkpoint_path: from });
   const all = { model_name: baseModel, lora_rank: rank, seed, ...start, ...settings };
@@ -129,10 +134,14 @@ async function claimed(
 
 async function trainerFor(options: RunOptions, { run, resumeFrom }: Claimed): Promise<Trainer> {
   const { service, baseModel, rank = 32, seed = 0, from, signal } = options;
-  const call = omitUndefined({ signal });
+  const name = options.name ?? runNameFrom(basename(resolve(options.folder)));
+  const userMetadata = { ...(name === undefined ? {} : { [nameKey]: name }) };
+  const call = { userMetadata, ...omitUndefined({ signal }) };
   if (resumeFrom !== undefined) {
     try {
-      return await service.createTrainingClientFromStateWithOptimizer(resumeFrom.state_path, call);
+      const path = resumeFrom.state_path;
+      const resumed = { ...call, userMetadata: { ...userMetadata, [resumedFromKey]: path } };
+      return await service.createTrainingClientFromStateWithOptimizer(path, resumed);
     } catch (error) {
       throw isGone(error) ? await lostCheckpoint(resumeFrom, { run, service }, error) : error;
     }

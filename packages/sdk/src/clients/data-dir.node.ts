@@ -1,5 +1,5 @@
 /**
- * The data folder of servers on this machine. `ServiceClient.local()`, `--local` and `tinklet serve` share this rule, so that each finds
+ * The data folder of servers on this machine, and the name of this program. `ServiceClient.local()`, `--local` and `tinklet serve` share this rule, so that each finds
  * the checkpoints of the others.
  */
 import { nodeBuiltin } from "../node-builtin.ts";
@@ -15,4 +15,10 @@ export function localDataDir(given?: string): string | undefined {
   const { join } = nodeBuiltin<typeof import("node:path")>("node:path");
   const chosen = given ?? (process.env["TINKLET_DATA_DIR"] || join(homedir(), ".tinklet"));
   return chosen === "memory" ? undefined : chosen;
+}
+
+/** The file name of this program, without its folder and arguments, which may be secrets; `undefined` for `node -e` and a console. */
+export function programName(): string | undefined {
+  const { basename } = nodeBuiltin<typeof import("node:path")>("node:path");
+  return basename(process.argv[1] ?? "") || undefined;
 }

@@ -46,14 +46,19 @@ export async function startLocal(
 ): Promise<{ readonly server: LocalServer; readonly client: ClientOptions }> {
   checkClientOptions("ServiceClient.local", options, localNames);
   const { dataDir, device, models, strict, ...client } = options;
-  const { localDataDir } = await import("./data-dir.node.ts");
+  const { localDataDir, programName } = await import("./data-dir.node.ts");
   const folder = localDataDir(dataDir);
+  // Names runs without a name; sent to local servers only.
+  const session = { userMetadata: { ...omitUndefined({ program: programName() }), ...client.userMetadata } };
   if (folder !== undefined) {
     const { findRunningServer } = await import("./running-server.node.ts");
     const found = await findRunningServer(folder, { models, strict }, omitUndefined({ clock: client.clock }));
     if (found !== undefined) {
       const { url: baseUrl, apiKey } = found;
-      return { server: { url: baseUrl, close: async () => {} }, client: { apiKey, baseUrl, ...omitUndefined(client) } };
+      return {
+        server: { url: baseUrl, close: async () => {} },
+        client: { apiKey, baseUrl, ...omitUndefined(client), ...session },
+      };
     }
   }
   let module: { readonly startLocalServer?: (options: LocalOptions) => Promise<LocalServer> };
@@ -86,6 +91,12 @@ export async function startLocal(
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
   return {
     server,
-    client: { apiKey: localKey, ...reach, ...omitUndefined({ fetch: server.fetch }), ...omitUndefined(client) },
+    client: {
+      apiKey: localKey,
+      ...reach,
+      ...omitUndefined({ fetch: server.fetch }),
+      ...omitUndefined(client),
+      ...session,
+    },
   };
 }

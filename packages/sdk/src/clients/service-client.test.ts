@@ -27,6 +27,28 @@ describe("createLoraTrainingClient", () => {
     expect("seed" in (stub.callsOf("createModel")[0]!.body as { loraConfig: object }).loraConfig).toBe(false);
   });
 
+  it("sends the name of a run as metadata, and refuses a name that cannot be one before a session is opened", async () => {
+    const { service, stub, run } = harness();
+    const make = (options: object) => service.createLoraTrainingClient({ baseModel: "tiny", ...options });
+    for (const [options, problem] of [
+      [{ name: "org/model" }, 'name: looks like a path or a base model: "org/model"'],
+      [{ name: "tiny" }, 'name: must not be the name of the base model, "tiny"'],
+      [{ name: "a", userMetadata: { name: "b" } }, 'name: is "a", but userMetadata.name is "b"'],
+      [{ name: 7 }, "name: must be a string, got 7"],
+    ] as const) {
+      const error = await failure(make(options));
+      expect(error).toBeInstanceOf(InvalidInputError);
+      expect(error).toMatchObject({ field: "name", message: problem });
+    }
+    expect(stub.callsOf("createSession")).toEqual([]);
+    await run(make({ name: "bike", userMetadata: { x: "y" } }));
+    await run(service.createTrainingClientFromState(path, { name: "bike" }));
+    expect(stub.callsOf("createModel").map(({ body }) => body)).toMatchObject([
+      { userMetadata: { x: "y", name: "bike" } },
+      { userMetadata: { name: "bike" } },
+    ]);
+  });
+
   it("M-206: refuses nonsense before a session is opened", async () => {
     const { service, stub } = harness();
     const nothing = { baseModel: "m", trainMlp: false, trainAttn: false, trainUnembed: false };
@@ -251,7 +273,8 @@ describe("local()", () => {
     const listening = await startLocal({ apiKey: "tml-own" }, async () => ({
       startLocalServer: async () => ({ url: "http://127.0.0.1:9", close: async () => {} }),
     }));
-    expect(listening.client).toEqual({ apiKey: "tml-own", baseUrl: "http://127.0.0.1:9" });
+    const userMetadata = { program: expect.stringMatching(/^[^/\\]+$/) };
+    expect(listening.client).toEqual({ apiKey: "tml-own", baseUrl: "http://127.0.0.1:9", userMetadata });
   });
 });
 

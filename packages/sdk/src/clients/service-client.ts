@@ -70,6 +70,11 @@ export interface LoraOptions extends OperationOptions {
   readonly trainAttn?: boolean | undefined;
   /** Whether the unembedding (output) layer gets an adapter. @defaultValue true */
   readonly trainUnembed?: boolean | undefined;
+  /**
+   * Name of the run, sent as `name` of the metadata; a Tinklet server adds a number if another run has it.
+   * @defaultValue the server's: the program's file name with {@link ServiceClient.local}, else `run`
+   */
+  readonly name?: string | undefined;
   /** Metadata stored with the model. */
   readonly userMetadata?: UserMetadata | undefined;
   /** The model's optimizer, which cannot be changed later. Optimizers other than AdamW need a server of 0.30. @defaultValue AdamW */
@@ -80,6 +85,8 @@ export interface LoraOptions extends OperationOptions {
 export interface FromStateOptions extends OperationOptions {
   /** Base model to use instead of the one the checkpoint names. */
   readonly baseModel?: string | undefined;
+  /** Name of the new run, as for {@link LoraOptions.name}. */
+  readonly name?: string | undefined;
   readonly userMetadata?: UserMetadata | undefined;
   /** Access token for another account's weights. */
   readonly weightsAccessToken?: string | undefined;
@@ -90,6 +97,7 @@ export interface FromStateOptions extends OperationOptions {
 const loraNames: OptionNames<LoraOptions> = {
   ...operationNames,
   baseModel: true,
+  name: true,
   rank: true,
   seed: true,
   trainMlp: true,
@@ -101,10 +109,17 @@ const loraNames: OptionNames<LoraOptions> = {
 const fromStateNames: OptionNames<FromStateOptions> = {
   ...operationNames,
   baseModel: true,
+  name: true,
   userMetadata: true,
   weightsAccessToken: true,
   optimizer: true,
 };
+
+/** The metadata of a new model, with its name. @throws {@link InvalidInputError} for an invalid name */
+async function namedMetadata(options: LoraOptions | FromStateOptions): Promise<UserMetadata | undefined> {
+  if (options.name === undefined) return options.userMetadata;
+  return (await import("./named-metadata.ts")).namedMetadata(options);
+}
 
 /** The operations of the API as functions. Each sends one request, without session, ordering or polling. */
 export type LowLevelApi = {
@@ -255,17 +270,10 @@ export class ServiceClient {
   }
 
   async #createModel(options: LoraOptions, state: FutureState, signal: AbortSignal): Promise<TrainingClient> {
-    const {
-      baseModel,
-      rank = 32,
-      seed,
-      trainMlp = true,
-      trainAttn = true,
-      trainUnembed = true,
-      userMetadata,
-    } = options;
+    const { baseModel, rank = 32, seed, trainMlp = true, trainAttn = true, trainUnembed = true } = options;
     const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...omitUndefined({ seed }) };
     LoraConfig.encode(loraConfig); // validates before a session is opened
+    const userMetadata = await namedMetadata(options);
     const session = this.#session;
     const sessionId = await session.open({ signal });
     const request = {
@@ -349,10 +357,11 @@ export class ServiceClient {
     signal: AbortSignal,
   ): Promise<TrainingClient> {
     const session = this.#session;
+    const userMetadata = await namedMetadata(options);
     const sessionId = await session.open({ signal });
     const modelSeqId = session.nextModelSeqId();
     const modelId = `${sessionId}:train:${modelSeqId}`;
-    const { baseModel, userMetadata, weightsAccessToken } = options;
+    const { baseModel, weightsAccessToken } = options;
     const request = {
       sessionId,
       modelSeqId,
@@ -376,7 +385,8 @@ export class ServiceClient {
     state: FutureState,
     signal: AbortSignal,
   ): Promise<TrainingClient> {
-    const { weightsAccessToken, userMetadata } = options;
+    const { weightsAccessToken } = options;
+    const userMetadata = await namedMetadata(options);
     const token =
       weightsAccessToken === undefined ? undefined : await this.#session.foreignToken(weightsAccessToken, { signal });
     const info = await this.#session.call("weightsInfo", { tinkerPath: path }, { signal, token, facts: { path } });

@@ -1,6 +1,8 @@
 /** Parses and checks arguments with the parser of `node:util`. Every failure is a {@link UsageError}. */
 import { parseArgs } from "node:util";
+import type { InvalidInputError } from "@tinklet/wire/errors";
 import { closest, omitUndefined } from "@tinklet/wire/options";
+import { checkRunName } from "@tinklet/wire/run-name";
 import type { Command, OptionSpec } from "./command.ts";
 import type { Listed } from "./commands.ts";
 
@@ -58,6 +60,18 @@ export class Input {
   text(name: string): string | undefined {
     const value = this.#values[name];
     return typeof value === "string" ? value : undefined;
+  }
+
+  /** The name of a run. @throws {@link UsageError} with the rule for names */
+  runName(option: string): string | undefined {
+    const text = this.text(option);
+    if (text === undefined) return undefined;
+    try {
+      return checkRunName(`--${option}`, text);
+    } catch (error) {
+      const { message, hint } = error as InvalidInputError;
+      throw new UsageError(message, hint);
+    }
   }
 
   texts(name: string): readonly string[] {

@@ -1,18 +1,20 @@
 /**
- * Resolves references to checkpoints: `@latest`, `run:name`, a run folder, or a `tinker://` path. Except for a path, a reference
- * means a checkpoint with two files, training state and sampler weights; the caller chooses between them.
+ * Resolves references to runs and checkpoints: names (`bike`, `bike@step-40`), `@latest`, ids, run folders, and `tinker://` paths. Except
+ * for a path, a reference means a checkpoint with two files, training state and sampler weights; the caller chooses between them.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { RestClient } from "@tinklet/sdk";
-import type { Checkpoint } from "@tinklet/wire";
+import type { Checkpoint, TrainingRun } from "@tinklet/wire";
+import { checkpointNames, nameKey, resumedFromKey, runNameProblem, shownCheckpoint } from "@tinklet/wire/run-name";
 import { CliError } from "./output/explain.ts";
 
 /** The two files of a checkpoint. */
 export type CheckpointKind = "training" | "sampler";
 
 /** Help text of every argument that takes a reference. */
-export const referenceHelp = "tinker://RUN/weights/NAME, @latest, RUN:NAME, RUN, or a run folder";
+export const referenceHelp =
+  "NAME, NAME@CHECKPOINT, @latest, a run folder, RUN_ID, RUN_ID:CHECKPOINT or tinker://RUN/weights/NAME";
 
 /** A checkpoint that a reference may mean. */
 interface Candidate {
@@ -45,7 +47,7 @@ export async function resolveCheckpoint(
 ): Promise<string> {
   if (reference.startsWith("tinker://")) return reference;
   const place = await lookUp(reference, rest);
-  const found = fitting(place).findLast((one) => one.kind === kind);
+  const found = fitting(place, kind).at(-1);
   if (found === undefined) throw nothingFits(place, kind);
   return found.path;
 }
@@ -68,31 +70,68 @@ export async function resolveHalves(reference: string, rest: () => Promise<RestC
 }
 
 /** Help text of every argument that takes a run. */
-export const runReferenceHelp = "a run id, a run folder, or a tinker:// path";
+export const runReferenceHelp = "a run's name or id, a run folder, or a tinker:// path";
 
 /**
- * The run ids that a reference means, oldest first. A folder can have several, because resuming after an interruption creates another
- * run on the server.
+ * The run ids that a reference means, oldest first. A name and a folder can have several, because resuming after an interruption creates
+ * another run on the server.
  *
  * @throws {@link CliError} when a folder has no checkpoints, or the reference cannot be an id
  */
-export async function resolveRuns(reference: string): Promise<readonly string[]> {
-  if (existsSync(reference)) {
-    const { candidates, title } = await inFolder(reference);
-    if (candidates.length > 0) return [...new Set(candidates.map(runOf))];
-    throw new CliError(`${title} has no checkpoints, so it names no run.`, {
+export async function resolveRuns(reference: string, rest: () => Promise<RestClient>): Promise<readonly string[]> {
+  const inside = existsSync(reference) ? await inFolder(reference) : undefined;
+  if (inside !== undefined && inside.candidates.length > 0) return [...new Set(inside.candidates.map(runOf))];
+  if (reference.startsWith("tinker://")) return [runOf({ path: reference })];
+  if (runNameProblem(reference) === undefined) {
+    const named = await runsNamed(reference, await rest());
+    if (named.length > 0) return named;
+  }
+  if (inside !== undefined) {
+    throw new CliError(`${inside.title} has no checkpoints, so it names no run.`, {
       hint: "tinklet run list shows the runs of the server.",
     });
   }
-  if (reference.startsWith("tinker://")) return [runOf({ path: reference })];
   if (!reference.includes("/")) return [reference];
-  throw new CliError(`"${reference}" is neither a folder nor a run id.`, {
+  throw new CliError(`"${reference}" is neither a folder nor a run.`, {
     hint: `Give ${runReferenceHelp}; tinklet run list shows the runs.`,
   });
 }
 
-const fitting = ({ candidates, name }: Place) =>
-  name === undefined ? candidates : candidates.filter((one) => one.name === name);
+/** The name of a run: the one that a Tinklet server assigned, else the one that its program sent. */
+export const nameOf = ({ name, userMetadata }: TrainingRun): string | undefined => name ?? userMetadata?.[nameKey];
+
+/**
+ * Ids of the runs of the account with this name, oldest first; several if they resume each other.
+ *
+ * @throws {@link CliError} when several separate runs have the name, on a server that does not make names unique
+ */
+async function runsNamed(name: string, rest: RestClient): Promise<string[]> {
+  const found: TrainingRun[] = [];
+  for await (const run of rest.listTrainingRuns({ limit: 1000 })) if (nameOf(run) === name) found.push(run);
+  const separate = found.filter((run) => run.name === undefined && run.userMetadata?.[resumedFromKey] === undefined);
+  if (separate.length > 1) {
+    throw new CliError(`${separate.length} runs of this account have the name "${name}".`, {
+      hint: `Give an id instead: ${separate.map(({ trainingRunId }) => trainingRunId).join(", ")}.`,
+    });
+  }
+  return found.reverse().map(({ trainingRunId }) => trainingRunId);
+}
+
+/** Whether a reference is a folder. A run's name is not hidden by a folder without checkpoints of the same name. */
+const isFolder = (reference: string): boolean =>
+  existsSync(reference) &&
+  (runNameProblem(reference) !== undefined || existsSync(join(reference, "checkpoints.jsonl")));
+
+/** The candidates that the reference means: those with the preferred one of the possible names. */
+function fitting({ candidates, name }: Place, kind?: CheckpointKind): readonly Candidate[] {
+  const all = kind === undefined ? candidates : candidates.filter((one) => one.kind === kind);
+  if (name === undefined) return all;
+  for (const stored of checkpointNames(name)) {
+    const found = all.filter((one) => one.name === stored);
+    if (found.length > 0) return found;
+  }
+  return [];
+}
 
 const runOf = ({ path }: Pick<Candidate, "path">) => path.split("/")[2] as string;
 
@@ -100,27 +139,29 @@ async function lookUp(reference: string, rest: () => Promise<RestClient>): Promi
   if (reference === "@latest") {
     return { candidates: inOrder(await ofRuns(await rest())), title: "This account" };
   }
-  if (existsSync(reference)) return inFolder(reference);
-  const cut = reference.lastIndexOf(":");
-  const [run, name] = cut < 0 ? [reference, ""] : [reference.slice(0, cut), reference.slice(cut + 1)];
-  if (cut > 0 && existsSync(run)) return { ...(await inFolder(run)), name };
-  const place = cut > 0 ? run : reference;
+  if (isFolder(reference)) return inFolder(reference);
+  const at = reference.lastIndexOf("@");
+  const colon = reference.lastIndexOf(":");
+  // Run ids themselves have colons: `session:train:0`.
+  const cut = at > 0 ? at : /:train:\d+$/.test(reference) ? -1 : colon;
+  const [place, name] = cut > 0 ? [reference.slice(0, cut), reference.slice(cut + 1)] : [reference, undefined];
+  if (isFolder(place)) return { ...(await inFolder(place)), name };
   if (/[/\\]/.test(place))
     throw new CliError(`There is no folder ${place}.`, { hint: `A checkpoint is ${referenceHelp}.` });
-  // Run ids themselves have colons: `session:train:0`.
-  if (cut < 0 || /:train:\d+$/.test(reference)) return inRun(reference, await rest());
-  return { ...(await inRun(run, await rest())), name };
+  return { ...(await inRun(place, await rest())), name };
 }
 
 async function inRun(run: string, rest: RestClient): Promise<Place> {
+  const named = runNameProblem(run) === undefined ? await runsNamed(run, rest) : [];
   try {
-    const { checkpoints } = await rest.listCheckpoints(run);
-    return { candidates: inOrder(checkpoints), title: `Run ${run}` };
+    const found: Checkpoint[] = [];
+    for (const id of named.length > 0 ? named : [run]) found.push(...(await rest.listCheckpoints(id)).checkpoints);
+    return { candidates: inOrder(found), title: `Run ${run}` };
   } catch (cause) {
     if ((cause as { status?: number }).status !== 404) throw cause;
-    throw new CliError(`"${run}" is neither a folder nor a training run.`, {
+    throw new CliError(`"${run}" is neither a run folder nor the name or id of a run.`, {
       cause,
-      hint: `A checkpoint is ${referenceHelp}.`,
+      hint: `A checkpoint is ${referenceHelp}. tinklet run list shows the runs.`,
     });
   }
 }
@@ -159,7 +200,9 @@ async function inFolder(folder: string): Promise<Place> {
 
 function nothingFits({ candidates, name, title }: Place, kind: CheckpointKind | undefined): CliError {
   const known = [
-    ...new Set(candidates.filter((one) => kind === undefined || one.kind === kind).map((one) => one.name)),
+    ...new Set(
+      candidates.filter((one) => kind === undefined || one.kind === kind).map((one) => shownCheckpoint(one.name)),
+    ),
   ];
   const what = kind === undefined ? "checkpoint" : `${kind} checkpoint`;
   if (name !== undefined && known.length > 0) {

@@ -17,7 +17,7 @@ export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
   from: {
     type: "string",
     value: "CHECKPOINT",
-    about: "tinker://…, @latest, RUN:NAME, RUN, a run folder, or a PEFT adapter folder",
+    about: "NAME, NAME@CHECKPOINT, @latest, a run folder, tinker://…, or a PEFT adapter folder",
   },
   "max-tokens": { type: "string", value: "N", about: "maximum length of the answer (default 128)" },
   temperature: { type: "string", short: "t", value: "T", about: "0 is greedy decoding (default 1)" },
@@ -30,8 +30,10 @@ export const samplingOptions: Readonly<Record<string, OptionSpec>> = {
 export interface Opened {
   readonly sampler: SamplingClient;
   readonly tokenizer: Tokenizer;
-  /** Name of the model or checkpoint, for messages. */
+  /** Name of the base model, or path of the checkpoint. */
   readonly name: string;
+  /** What the user calls it, for messages. */
+  readonly title: string;
 }
 
 /** Opens the sampler of `--model` or `--from`. */
@@ -47,7 +49,7 @@ export async function openSampler(input: Input, context: Context): Promise<Opene
     const { name } = model as ChosenModel;
     const sampler = await service.createSamplingClient({ baseModel: name, signal });
     const tokenizer = await tokenizerFor(input, model as ChosenModel, () => sampler.getTokenizer({ signal }));
-    return { sampler, tokenizer, name };
+    return { sampler, tokenizer, name, title: name };
   }
   const rest = service.createRestClient();
   const path = isAdapterFolder(from)
@@ -58,7 +60,7 @@ export async function openSampler(input: Input, context: Context): Promise<Opene
   const tokenizer = await tokenizerFor(input, model ?? { name: baseModel, serve: [] }, () =>
     sampler.getTokenizer({ signal }),
   );
-  return { sampler, tokenizer, name: path };
+  return { sampler, tokenizer, name: path, title: from === "@latest" ? path : from };
 }
 
 /** A file is never a checkpoint. @throws {@link UsageError} with the option that takes it */

@@ -36,7 +36,7 @@ export const chat: Command = {
     const opened = await openSampler(input, context);
     const { tokenizer } = opened;
     if (!tokenizer.hasChatTemplate) {
-      throw new CliError(`${opened.name} has no chat template.`, {
+      throw new CliError(`${opened.title} has no chat template.`, {
         hint: "It is probably a base model without instruction tuning: use tinklet sample.",
       });
     }
@@ -44,7 +44,7 @@ export const chat: Command = {
     const start: readonly ChatMessage[] = system === undefined ? [] : [{ role: "system", content: system }];
     let messages = [...start];
     const live = process.stdin.isTTY === true && process.stdout.isTTY === true && !output.isJson;
-    if (live) output.note(`${opened.name}. /reset starts a new conversation, /exit ends, /help lists all commands.`);
+    if (live) output.note(`${opened.title}. /reset starts a new conversation, /exit ends, /help lists all commands.`);
     const lines = createInterface({ input: process.stdin, ...(live ? { output: process.stdout } : {}), prompt: "› " });
     signal.addEventListener("abort", () => lines.close(), { once: true });
     lines.on("SIGINT", () => process.kill(process.pid, "SIGINT"));

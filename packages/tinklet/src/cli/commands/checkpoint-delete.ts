@@ -29,14 +29,14 @@ export const checkpointDelete: Command = {
     "run-id": {
       type: "string",
       value: "RUN",
-      about: "all checkpoints of this run (id or folder) that match the filters",
+      about: "all checkpoints of this run (name, id or folder) that match the filters",
     },
     type: { type: "string", about: "weights or sampler_weights" },
     before: { type: "string", value: "DATE", about: "created before this date" },
     after: { type: "string", value: "DATE", about: "created after this date" },
     yes: { type: "boolean", short: "y", about: "do not ask" },
   },
-  examples: ["checkpoint delete --run-id RUN --type weights --before 2026-06-01", "checkpoint delete RUN:000020 -y"],
+  examples: ["checkpoint delete --run-id RUN --type weights --before 2026-06-01", "checkpoint delete bike@step-20 -y"],
   async run(input, context) {
     const runId = input.text("run-id");
     checkChoice(input, runId);
@@ -48,7 +48,7 @@ export const checkpointDelete: Command = {
       paths = [...new Set(halves.flat())];
     } else {
       const fits = filterOf(input);
-      known = (await checkpointsOf(await resolveRuns(runId), rest, context.signal)).filter(fits);
+      known = (await checkpointsOf(await resolveRuns(runId, async () => rest), rest, context.signal)).filter(fits);
       if (known.length === 0) return report([], [], context, `No checkpoints found for run ${runId} matching filters`);
       paths = known.map(({ tinkerPath }) => tinkerPath);
     }

@@ -21,7 +21,7 @@ export const checkpointList: Command = {
   usage: "checkpoint list [--run-id RUN] [--limit N]",
   about: "Lists checkpoints, of one run or of all.",
   options: {
-    "run-id": { type: "string", value: "RUN", about: "only checkpoints of this run (id or folder)" },
+    "run-id": { type: "string", value: "RUN", about: "only checkpoints of this run (name, id or folder)" },
     limit: { type: "string", value: "N", about: "maximum number over all runs; 0 for all (default 20)" },
   },
   async run(input, context) {
@@ -37,25 +37,50 @@ export const checkpointList: Command = {
         return { items, total: cursor?.totalCount };
       };
       ({ items: checkpoints, total } = await fetchUpTo(limit, 1000, fetch, { output, what: "checkpoints" }));
-    } else checkpoints = await checkpointsOf(await resolveRuns(runId), rest, signal);
+    } else checkpoints = await checkpointsOf(await resolveRuns(runId, async () => rest), rest, signal);
     const where = runId === undefined ? "" : ` for run ${runId}`;
-    const count = checkpoints.length === 0 ? "No checkpoints found" : counted(checkpoints.length, "checkpoint");
+    const saved = bySave(checkpoints);
+    const files = checkpoints.length === saved.length ? "" : ` with ${checkpoints.length} files`;
+    const count = checkpoints.length === 0 ? "No checkpoints found" : `${counted(saved.length, "checkpoint")}${files}`;
     output.result({
       title: `${count}${where}${moreNotShown(total, checkpoints.length)}`,
-      columns: ["Checkpoint ID", "Type", "Size", "Public", "Created", "Expires", "Path"],
-      rows: checkpoints.map((one) => [
-        one.checkpointId,
-        one.checkpointType,
-        size(one.sizeBytes),
-        formatBool(one.public),
-        formatTimestamp(one.time),
-        expiry(one.expiresAt),
-        one.tinkerPath,
+      columns: ["Checkpoint", "Files", "Size", "Public", "Created", "Expires"],
+      rows: saved.map(({ reference, files }) => [
+        reference,
+        files.map(({ checkpointType }) => checkpointType).join(" + "),
+        size(files.reduce<number | undefined>((sum, { sizeBytes }) => sizeBytes && sizeBytes + (sum ?? 0), 0)),
+        distinct(files, (one) => formatBool(one.public)),
+        formatTimestamp(files[0]?.time),
+        distinct(files, (one) => expiry(one.expiresAt)),
       ]),
       json: { ...omitUndefined({ run_id: runId }), checkpoints: checkpoints.map(checkpointJson) },
     });
   },
 };
+
+/** A checkpoint as users see it: what was saved under one name, at most one file of each type. */
+interface Save {
+  /** `NAME@CHECKPOINT`, or `RUN_ID:CHECKPOINT` if the run has no name. */
+  readonly reference: string;
+  readonly files: Checkpoint[];
+}
+
+/** Groups files by checkpoint, in the order of their first file. */
+function bySave(checkpoints: readonly Checkpoint[]): Save[] {
+  const saves = new Map<string, Save>();
+  for (const one of checkpoints) {
+    const [run, , name] = one.tinkerPath.replace("tinker://", "").split("/");
+    const key = `${run}/${name}`;
+    const save = saves.get(key) ?? { reference: one.reference ?? `${run}:${name}`, files: [] };
+    save.files.push(one);
+    saves.set(key, save);
+  }
+  return [...saves.values()];
+}
+
+/** What the files have in common, or all values. */
+const distinct = (files: readonly Checkpoint[], of: (one: Checkpoint) => string): string =>
+  [...new Set(files.map(of))].join(", ");
 
 export const checkpointInfo: Command = {
   usage: "checkpoint info CHECKPOINT",
@@ -72,9 +97,10 @@ export const checkpointInfo: Command = {
     // Runs of other users are visible if they have public checkpoints.
     const run = await rest.getTrainingRun(trainingRunId, { accessScope: "accessible" });
     context.output.result({
-      title: `Checkpoint: ${found.checkpointId}`,
+      title: `Checkpoint: ${found.reference ?? found.checkpointId}`,
       columns: ["Property", "Value"],
       rows: [
+        ...(found.reference === undefined ? [] : [["Name", found.reference]]),
         ["Checkpoint ID", found.checkpointId],
         ["Type", found.checkpointType],
         ["Tinker Path", found.tinkerPath],

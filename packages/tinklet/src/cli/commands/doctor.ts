@@ -200,7 +200,9 @@ async function trainingStep({ output, signal }: Context): Promise<Finding> {
       modelInput: ModelInput.fromInts(tokens.slice(0, -1)),
       lossFnInputs: { target_tokens: tokens.slice(1), weights: tokens.slice(1).map(() => 1) },
     });
-    const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: 8, seed: 0, signal });
+    const trainer = await service.createLoraTrainingClient({
+      ...{ name: "doctor", baseModel: bundledModel, rank: 8, seed: 0, signal },
+    });
     output.progress("Training step …");
     const before = await trainer.step([datum], "cross_entropy", { learningRate: 1e-2 });
     const stepMs = performance.now() - startMs - openMs;

@@ -67,6 +67,7 @@ export const recipeRun: Command = {
   arguments: ["RECIPE"],
   options: {
     ...modelOptions,
+    name: { type: "string", value: "NAME", about: "name of the runs (default: the name of the run folder)" },
     out: { type: "string", short: "o", value: "FOLDER", about: "run folder (default runs/NAME)" },
     data: {
       type: "string",
@@ -97,6 +98,7 @@ export const recipeRun: Command = {
       seed: input.integer("seed", 0) ?? 0,
     };
     const loggers = await loggersOf(input);
+    const runName = input.runName("name");
     const isDry = input.flag("dry-run");
     const model = await chosenModel(input, context, { askServer: !isDry });
     const { price, limit: costLimit } = await costOf(input, model.name);
@@ -118,12 +120,12 @@ export const recipeRun: Command = {
     const service = await context.service(model.serve);
     const ask = async (of: string) => service.getTokenizer(of, { signal: context.signal });
     const tokenizer = await tokenizerFor(input, model, context.isLocal ? undefined : ask);
-    const folder = input.text("out") ?? (await defaultFolder(name));
+    const folder = input.text("out") ?? (runName === undefined ? await defaultFolder(name) : join("runs", runName));
     output.note(`${output.style(parse(name).name, "bold")}: ${recipe.about}`);
     noteLoggers(loggers, folder, output);
     const since = performance.now();
     const result = await runRecipe(recipe, {
-      ...omitUndefined({ ...options, costLimit }),
+      ...omitUndefined({ ...options, name: runName, costLimit }),
       ...{ service, baseModel: model.name, tokenizer, folder, loggers, signal },
       onEvent: follower(output, () => new Diagnosis()),
       onNote: (text) => output.note(text),

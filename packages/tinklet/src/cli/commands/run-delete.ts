@@ -10,15 +10,17 @@ export const runDelete: Command = {
   usage: "run delete RUN... [--yes]",
   about:
     `Permanently deletes training runs and all their checkpoints: ${runReferenceHelp}.\n` +
-    "A folder means every run whose checkpoints it lists; the folder itself is not changed. Servers other than Tinklet's cannot\n" +
-    "delete a run; there only its checkpoints are deleted.",
+    "A name means the run and the runs that it resumed, a folder every run whose checkpoints it lists; the folder itself is not\n" +
+    "changed. Servers other than Tinklet's cannot delete a run; there only its checkpoints are deleted.",
   arguments: ["RUN", "MORE..."],
   options: { yes: { type: "boolean", short: "y", about: "do not ask" } },
-  examples: ["run delete RUN_ID --local", "run delete runs/data --local"],
+  examples: ["run delete bike --local", "run delete runs/data --local"],
   async run(input, context) {
     const { output } = context;
     const rest = (await context.service()).createRestClient();
-    const runs = [...new Set((await Promise.all(input.positionals.map(resolveRuns))).flat())];
+    const runs = [
+      ...new Set((await Promise.all(input.positionals.map((one) => resolveRuns(one, async () => rest)))).flat()),
+    ];
     const counts: number[] = [];
     for (const run of runs)
       counts.push((await rest.listCheckpoints(run, { signal: context.signal })).checkpoints.length);

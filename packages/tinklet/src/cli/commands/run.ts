@@ -5,9 +5,10 @@ import { counted, formatTimestamp } from "../output/format.ts";
 import { trainingRunJson } from "../output/official-json.ts";
 import { fetchUpTo, moreNotShown } from "../paging.ts";
 import { UsageError } from "../parse.ts";
-import { resolveRuns, runReferenceHelp } from "../references.ts";
+import { nameOf, resolveRuns, runReferenceHelp } from "../references.ts";
 
 const columns: Readonly<Record<string, readonly [header: string, cell: (run: TrainingRun) => string]>> = {
+  name: ["Name", (run) => nameOf(run) ?? run.trainingRunId],
   id: ["Run ID", (run) => run.trainingRunId],
   model: ["Base Model", (run) => run.baseModel],
   owner: ["Owner", (run) => run.modelOwner],
@@ -17,11 +18,11 @@ const columns: Readonly<Record<string, readonly [header: string, cell: (run: Tra
   checkpoint: ["Last Checkpoint", (run) => run.lastCheckpoint?.checkpointId ?? "None"],
   checkpoint_time: ["Checkpoint Time", (run) => formatTimestamp(run.lastCheckpoint?.time)],
 };
-const defaultColumns = "id,model,lora,updated,status";
+const defaultColumns = "name,model,lora,updated,status";
 
 export const runList: Command = {
   usage: "run list [--limit N] [--columns a,b]",
-  about: "Lists training runs, newest first.",
+  about: "Lists training runs, newest first. Runs that resume each other are one row, unless the column id is shown.",
   options: {
     limit: { type: "string", value: "N", about: "maximum number; 0 for all (default 20)" },
     columns: { type: "string", short: "c", about: `of ${Object.keys(columns).join(",")} (default ${defaultColumns})` },
@@ -40,26 +41,33 @@ export const runList: Command = {
       return { items: trainingRuns, total: cursor?.totalCount };
     };
     const { items: runs, total } = await fetchUpTo(limit, 100, fetch, { output, what: "training runs" });
+    const listed = chosen.includes("id") ? runs : newestOfEach(runs);
     const shown = chosen.map((name) => columns[name] as (typeof columns)[string]);
     output.result({
       title:
         runs.length === 0
           ? "No training runs found"
-          : counted(runs.length, "training run") + moreNotShown(total, runs.length),
+          : counted(listed.length, "training run") + moreNotShown(total, runs.length),
       columns: shown.map(([header]) => header),
-      rows: runs.map((run) => shown.map(([, cell]) => cell(run))),
+      rows: listed.map((run) => shown.map(([, cell]) => cell(run))),
       json: { runs: runs.map(trainingRunJson) },
     });
   },
 };
+
+/** Without the runs that a later one of the same name resumes. Only a server that assigns names makes them unique. */
+function newestOfEach(runs: readonly TrainingRun[]): TrainingRun[] {
+  const seen = new Set<string>();
+  return runs.filter(({ name }) => name === undefined || (!seen.has(name) && seen.add(name)));
+}
 
 export const runInfo: Command = {
   usage: "run info RUN",
   about: `Shows one training run: ${runReferenceHelp}.`,
   arguments: ["RUN"],
   async run({ positionals: [reference = ""] }, context) {
-    const runId = (await resolveRuns(reference)).at(-1) as string;
     const rest = (await context.service()).createRestClient();
+    const runId = (await resolveRuns(reference, async () => rest)).at(-1) as string;
     const run = await rest.getTrainingRun(runId, { signal: context.signal });
     const checkpoint = (name: string, of = run.lastCheckpoint) =>
       of === undefined
@@ -71,9 +79,10 @@ export const runInfo: Command = {
           ];
     const metadata = Object.entries(run.userMetadata ?? {});
     context.output.result({
-      title: `Training Run: ${run.trainingRunId}`,
+      title: `Training Run: ${nameOf(run) ?? run.trainingRunId}`,
       columns: ["Property", "Value"],
       rows: [
+        ...(nameOf(run) === undefined ? [] : [["Name", nameOf(run) as string]]),
         ["Run ID", run.trainingRunId],
         ["Base Model", run.baseModel],
         ["Owner", run.modelOwner],

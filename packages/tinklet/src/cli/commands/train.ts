@@ -44,11 +44,18 @@ export const train: Command = {
   arguments: ["DATA"],
   options: {
     ...modelOptions,
-    out: { type: "string", short: "o", value: "FOLDER", about: "run folder (default runs/NAME_OF_DATA)" },
+    name: { type: "string", value: "NAME", about: "name of the run (default: the name of the run folder)" },
+    out: {
+      type: "string",
+      short: "o",
+      value: "FOLDER",
+      about: "run folder (default runs/NAME, else runs/NAME_OF_DATA)",
+    },
     from: {
       type: "string",
       value: "CHECKPOINT",
-      about: "start from these weights: tinker://…, @latest, RUN:NAME, RUN, a run folder, or a PEFT adapter folder",
+      about:
+        "start from these weights: NAME, NAME@CHECKPOINT, @latest, a run folder, tinker://…, or a PEFT adapter folder",
     },
     rank: { type: "string", value: "N", about: "rank of the LoRA adapter (default 32)" },
     "learning-rate": { type: "string", value: "X", about: "default: the cookbook's rule of thumb" },
@@ -81,15 +88,16 @@ export const train: Command = {
     "no-export": { type: "boolean", about: "do not download the adapter at the end" },
   },
   examples: [
-    "train data.jsonl --local",
+    "train data.jsonl --local --name bike",
     "train data.jsonl --model Qwen/Qwen3-8B --epochs 3 --dry-run",
     "train data.jsonl --local   # again: resumes",
-    "train more.jsonl --local --from runs/data --out runs/more",
+    "train more.jsonl --local --from bike@step-20",
   ],
   async run(input, context) {
     const cookbook = await import("@tinklet/cookbook");
     const [file = ""] = input.positionals;
     const loggers = await loggersOf(input);
+    const name = input.runName("name");
     // A dry run needs the data folder only for the checkpoint of --from.
     context.keepsNothing = input.flag("dry-run") && input.text("from") === undefined;
     const { model, settings, start } = await beginningOf(input, context);
@@ -115,14 +123,14 @@ export const train: Command = {
       return 0;
     }
     const learningRate = rate ?? missingRate(model);
-    const folder = input.text("out") ?? join("runs", basename(file, extname(file)));
+    const folder = input.text("out") ?? join("runs", name ?? basename(file, extname(file)));
     const { signal, output } = context;
     const loop = cookbook.runSupervised({
       ...training,
       service: await context.service(model.serve),
       folder,
       baseModel: model.name,
-      ...omitUndefined({ from: start }),
+      ...omitUndefined({ name, from: start }),
       data,
       learningRate,
       settings: { max_length: maxLength ?? null, train_on: trainOn, test_share: testShare },

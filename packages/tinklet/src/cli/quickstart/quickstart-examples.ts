@@ -48,7 +48,9 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   if (!output.isJson) output.note(output.style("Before", "bold"));
   const before = await answers(sampler, tokenizer, seed, context);
 
-  const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: settings.rank, seed });
+  const trainer = await service.createLoraTrainingClient({
+    ...{ name: "quickstart", baseModel: bundledModel, rank: settings.rank, seed },
+  });
   const dataset = new BatchedDataset(data.train, { batchSize: settings.batchSize, seed });
   await run.writeConfig({ quickstart: "examples", model_name: bundledModel, seed, ...settings });
   const nllBefore = await evaluateNll(trainer, heldOut.train);

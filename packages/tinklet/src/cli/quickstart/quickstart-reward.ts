@@ -65,7 +65,9 @@ export async function quickstartByReward(options: QuickstartOptions, context: Co
   const run = await RunFolder.open(options.out ?? join("runs", "quickstart-rl"));
   await run.clear(({ quickstart }) => quickstart !== undefined);
   const service = await localService(options.model, context);
-  const trainer = await service.createLoraTrainingClient({ baseModel: bundledModel, rank: settings.rank, seed });
+  const trainer = await service.createLoraTrainingClient({
+    ...{ name: "quickstart-rl", baseModel: bundledModel, rank: settings.rank, seed },
+  });
   tellStudio(trainer, context);
   await run.writeConfig({ quickstart: "reward", model_name: bundledModel, seed, ...settings });
   const samplingParams = { maxTokens: 6, stop: [...tokenizer.eosTokenIds] };
