@@ -83,7 +83,7 @@ test.each<[string, Parameters<typeof findRunningServer>[1], RegExp]>([
   await expect(findRunningServer(dataDir, options)).rejects.toMatchObject({
     code: "attach_mismatch",
     message: expect.stringMatching(message),
-    hint: expect.stringContaining("--data-dir"),
+    hint: expect.stringContaining("(dataDir)"),
   });
 });
 

@@ -6,6 +6,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { systemClock } from "@tinklet/wire/clock";
+import { TinkerError } from "@tinklet/wire/errors";
 import { challengeHeader, maxChallengeLength, proofHeader } from "@tinklet/wire/running-server";
 import { Connections } from "./connections.ts";
 import { hashApiKey, localTenant } from "./http/access/auth.ts";
@@ -62,14 +63,16 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   const { host = "127.0.0.1", port = 8471, attachable, ...rest } = options;
   const loopback = isLoopback(host);
   if (!loopback && (options.apiKeys ?? []).length === 0) {
-    throw new Error(
-      `host is ${host}, which the network can reach, and no keys are configured. Configure keys (--api-keys, apiKeys), or listen on 127.0.0.1.`,
-    );
+    throw new TinkerError(`host is ${host}, which the network can reach, and no keys are configured.`, {
+      code: "no_keys",
+      hint: ["Configure keys (", { name: "apiKeys" }, "), or listen on 127.0.0.1."],
+    });
   }
   const publicUrl = options.publicUrl === undefined ? undefined : parsePublicUrl(options.publicUrl);
   if (publicUrl !== undefined && !isLoopback(publicUrl.hostname) && (options.apiKeys ?? []).length === 0) {
-    throw new Error(
-      `publicUrl is ${publicUrl.origin}, which the network can reach, and no keys are configured. Configure keys (--api-keys, apiKeys), or leave --public-url out.`,
+    throw new TinkerError(
+      `The public URL is ${publicUrl.origin}, which the network can reach, and no keys are configured.`,
+      { code: "no_keys", hint: ["Configure keys (", { name: "apiKeys" }, "), or leave the public URL out."] },
     );
   }
   const secret = attachable === undefined || rest.dataDir === undefined ? undefined : newSecret();
@@ -103,9 +106,10 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     await server.close();
     const isInUse = (error as { code?: string }).code === "EADDRINUSE";
     throw isInUse
-      ? new Error(
-          `Port ${port} of ${host} is in use, perhaps by another server. Choose another port, or 0 for a free one (--port, port).`,
-        )
+      ? new TinkerError(`Port ${port} of ${host} is in use, perhaps by another server.`, {
+          code: "port_in_use",
+          hint: "Choose another port, or 0 for a free one.",
+        })
       : error;
   }
   const bound = (socket.address() as AddressInfo).port;

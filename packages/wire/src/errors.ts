@@ -6,11 +6,40 @@
 /** Category of a failure, as the server classifies it. `user`: the same request fails again; the other two may succeed on a retry. */
 export type RequestErrorCategory = "unknown" | "server" | "user";
 
+/** The options and functions of the API that hints name. */
+export type ApiName =
+  | "apiKey"
+  | "apiKeys"
+  | "baseModel"
+  | "baseUrl"
+  | "dataDir"
+  | "folder"
+  | "from"
+  | "getServerCapabilities()"
+  | "listCheckpoints"
+  | "maxTokens"
+  | "saveState"
+  | "saveWeightsForSampler"
+  | "ServiceClient.local()"
+  | "weightsAccessToken";
+
+/** A part of a hint: text, or a name of the API, for which a program may show a name of its own (`--data-dir` for `dataDir`). */
+export type HintPart = string | { readonly name: ApiName };
+
+/** A hint: a sentence, or its parts. */
+export type Hint = string | readonly HintPart[];
+
+/** The sentence of a hint, with the names that `nameOf` gives. */
+export function hintText(hint: Hint, nameOf: (name: ApiName) => string = (name) => name): string {
+  if (typeof hint === "string") return hint;
+  return hint.map((part) => (typeof part === "string" ? part : nameOf(part.name))).join("");
+}
+
 interface TinkerErrorOptions {
   /** Stable, machine-readable name of the failure, for example `invalid_input`. */
   readonly code: string;
   /** What to do about it, in one sentence. */
-  readonly hint?: string | undefined;
+  readonly hint?: Hint | undefined;
   readonly cause?: unknown;
 }
 
@@ -30,10 +59,17 @@ export class TinkerError extends Error {
   readonly code: string;
   /** What to do about it, in one sentence, where the SDK knows. */
   readonly hint: string | undefined;
+  readonly #hint: Hint;
   constructor(message: string, options: TinkerErrorOptions) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
-    this.code = options.code;
-    this.hint = options.hint;
+    const { code, hint = [] } = options;
+    this.code = code;
+    this.#hint = hint;
+    this.hint = hintText(hint) || undefined;
+  }
+  /** The hint as data, for programs that show their own names for options and functions; empty without a hint. */
+  get hintParts(): readonly HintPart[] {
+    return typeof this.#hint === "string" ? [this.#hint] : this.#hint;
   }
 }
 
@@ -44,7 +80,7 @@ export class InvalidInputError extends TinkerError {
   readonly field: string;
   /** The message without the name of the field. */
   readonly problem: string;
-  constructor(field: string, problem: string, options: { hint?: string; cause?: unknown } = {}) {
+  constructor(field: string, problem: string, options: { hint?: Hint; cause?: unknown } = {}) {
     super(field === "" ? problem : `${field}: ${problem}`, { code: "invalid_input", ...options });
     this.field = field;
     this.problem = problem;
@@ -63,7 +99,7 @@ export class ResponseValidationError extends APIError {
   readonly field: string;
   /** The message without the name of the field. */
   readonly problem: string;
-  constructor(field: string, problem: string, options: { hint?: string; cause?: unknown } = {}) {
+  constructor(field: string, problem: string, options: { hint?: Hint; cause?: unknown } = {}) {
     super(field === "" ? problem : `${field}: ${problem}`, { code: "response_validation", ...options });
     this.field = field;
     this.problem = problem;
@@ -73,7 +109,7 @@ export class ResponseValidationError extends APIError {
 /** No response: the connection was refused, reset, unreachable or timed out. */
 export class APIConnectionError extends APIError {
   override readonly name: string = "APIConnectionError";
-  constructor(message = "Connection error.", options: { hint?: string; cause?: unknown; code?: string } = {}) {
+  constructor(message = "Connection error.", options: { hint?: Hint; cause?: unknown; code?: string } = {}) {
     super(message, { ...options, code: options.code ?? "connection" });
   }
 }
@@ -81,7 +117,7 @@ export class APIConnectionError extends APIError {
 /** No response within the timeout. */
 export class APITimeoutError extends APIConnectionError {
   override readonly name = "APITimeoutError";
-  constructor(message = "Request timed out.", options: { hint?: string; cause?: unknown } = {}) {
+  constructor(message = "Request timed out.", options: { hint?: Hint; cause?: unknown } = {}) {
     super(message, { ...options, code: "timeout" });
   }
 }
@@ -97,7 +133,7 @@ export interface StatusErrorDetails {
   readonly retryAfterMs?: number | undefined;
   /** Value of the `x-should-retry` response header, if present. */
   readonly shouldRetry?: boolean | undefined;
-  readonly hint?: string | undefined;
+  readonly hint?: Hint | undefined;
   readonly cause?: unknown;
 }
 
@@ -210,7 +246,7 @@ export class RequestFailedError extends TinkerError {
   readonly category: RequestErrorCategory;
   constructor(
     message: string,
-    details: { requestId: string; category: RequestErrorCategory; hint?: string | undefined; cause?: unknown },
+    details: { requestId: string; category: RequestErrorCategory; hint?: Hint | undefined; cause?: unknown },
   ) {
     super(message, { code: "request_failed", hint: details.hint, cause: details.cause });
     this.requestId = details.requestId;
@@ -227,7 +263,7 @@ export class FutureExpiredError extends TinkerError {
   override readonly name = "FutureExpiredError";
   /** Id of the request whose result has expired. */
   readonly requestId: string;
-  constructor(requestId: string, options: { hint?: string; cause?: unknown } = {}) {
+  constructor(requestId: string, options: { hint?: Hint; cause?: unknown } = {}) {
     super(`The server no longer has the result of request ${requestId}.`, { code: "future_expired", ...options });
     this.requestId = requestId;
   }

@@ -1,5 +1,5 @@
 /** The error for data: a file of examples or a run folder, with file and line. */
-import { TinkerError } from "@tinklet/sdk";
+import { type Hint, TinkerError } from "@tinklet/sdk";
 
 /** Examples or a run folder cannot be used. The message begins with `file:line`, where they are known. */
 export class DataError extends TinkerError {
@@ -13,7 +13,7 @@ export class DataError extends TinkerError {
   constructor(
     place: { readonly file?: string | undefined; readonly line?: number | undefined },
     problem: string,
-    options: { readonly hint?: string | undefined; readonly cause?: unknown } = {},
+    options: { readonly hint?: Hint | undefined; readonly cause?: unknown } = {},
   ) {
     const file = place.file ?? "example";
     const at = place.line === undefined ? file : `${file}:${place.line}`;
@@ -59,7 +59,7 @@ export class InvalidLines {
     const count = this.#errors.length >= maxInvalid ? `at least ${maxInvalid}` : String(this.#errors.length);
     const listed = [...rows, ...(more > 0 ? [`and ${more} more`] : [])].map((row) => `\n  ${row}`).join("");
     throw new DataError({ file: first.file }, `${count} lines are invalid:${listed}`, {
-      hint: first.hint,
+      hint: first.hintParts,
       cause: first,
     });
   }

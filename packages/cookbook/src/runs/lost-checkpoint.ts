@@ -1,6 +1,6 @@
 /** The error for a run whose last checkpoint is no longer on the server, with the ways to continue. */
 import { join } from "node:path";
-import { APIStatusError, RequestFailedError } from "@tinklet/sdk";
+import { APIStatusError, type Hint, RequestFailedError } from "@tinklet/sdk";
 import type { Service } from "../clients.ts";
 import { DataError } from "../data/data-error.ts";
 import type { CheckpointRecord, RunFolder } from "./run-folder.ts";
@@ -21,11 +21,23 @@ export async function lostCheckpoint(
     ({ state_path = lost.state_path }) => state_path !== lost.state_path,
   );
   const left = await lastThere(older, service);
-  const why = "It has expired (those in the middle of a run are kept for 7 days, or ttlSeconds), or was deleted,";
-  const hint =
+  const why = "It has expired (those in the middle of a run are kept for 7 days), or was deleted,";
+  const hint: Hint =
     left === undefined
-      ? `${why} or this is not the server, account or data folder that has it (dataDir): this server has no checkpoint of this run. Use the server or data folder that has it, or train from the start in another folder.`
-      : `${why} and ${left.name} is the latest that still exists: delete the lines after it in ${join(run.path, "checkpoints.jsonl")} to resume from it, or train from the start in another folder, with its weights (from: ${JSON.stringify(left.state_path)}) or without.`;
+      ? [
+          `${why} or this is not the server, account or data folder that has it (`,
+          { name: "dataDir" },
+          "): this server has no checkpoint of this run. Use the server or data folder that has it, or train from the start in another folder (",
+          { name: "folder" },
+          ").",
+        ]
+      : [
+          `${why} and ${left.name} is the latest that still exists: delete the lines after it in ${join(run.path, "checkpoints.jsonl")} to resume from it, or train from the start in another folder (`,
+          { name: "folder" },
+          "), with its weights (",
+          { name: "from" },
+          ` ${JSON.stringify(left.state_path)}) or without.`,
+        ];
   const problem = `cannot resume: the server has no checkpoint ${lost.state_path} (${lost.name}), which is the last of this run`;
   return new DataError({ file: run.path }, problem, { hint, cause });
 }

@@ -194,7 +194,7 @@ export class RunFolder {
     );
     await this.close(); // a refused caller must not hold the lock
     throw new DataError({ file: this.path }, `holds a run with other settings: ${shown.join("; ")}`, {
-      hint: "Resume with the settings of that run, or choose another folder (--out, folder).",
+      hint: ["Resume with the settings of that run, or choose another folder (", { name: "folder" }, ")."],
     });
   }
 

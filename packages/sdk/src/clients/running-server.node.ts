@@ -102,26 +102,19 @@ function checkMatch(
   wanted: AttachOptions,
 ): void {
   const where = `tinklet serve at ${url} (process ${pid}) uses the data folder ${dataDir}`;
-  const other = "or choose another data folder (--data-dir, dataDir)";
   if (found !== release) {
-    throw mismatch(
-      `${where}: its release is ${found}, this is ${release}.`,
-      `Use the same release, stop it, ${other}.`,
-    );
+    throw mismatch(`${where}: its release is ${found}, this is ${release}.`, "Use the same release, stop it");
   }
   if (wanted.strict !== undefined && wanted.strict !== strict) {
     const flag = wanted.strict ? "with --strict" : "without --strict";
-    throw mismatch(
-      `${where}: its option strict is ${strict}, requested is ${wanted.strict}.`,
-      `Restart it ${flag}, ${other}.`,
-    );
+    throw mismatch(`${where}: its option strict is ${strict}, requested is ${wanted.strict}.`, `Restart it ${flag}`);
   }
   const missing = (wanted.models ?? []).filter((text) => !models.some((model) => isModel(text, model)));
   if (missing.length > 0) {
     const has = models.map(({ name }) => name).join(", ");
     throw mismatch(
       `${where}: its models are ${has}, requested is ${missing.join(", ")}.`,
-      `Restart it with --model for each model, ${other}.`,
+      "Restart it with --model for each model",
     );
   }
 }
@@ -135,5 +128,8 @@ function isModel(text: string, { name, source }: RecordedModel): boolean {
   return equals > 0 && text.slice(0, equals) === name && real(text.slice(equals + 1)) === source;
 }
 
-const mismatch = (message: string, hint: string): TinkerError =>
-  new TinkerError(message, { code: "attach_mismatch", hint });
+const mismatch = (message: string, fix: string): TinkerError =>
+  new TinkerError(message, {
+    code: "attach_mismatch",
+    hint: [`${fix}, or choose another data folder (`, { name: "dataDir" }, ")."],
+  });

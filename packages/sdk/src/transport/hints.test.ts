@@ -1,7 +1,11 @@
+import { hintText } from "@tinklet/wire/errors";
 import { expect, it } from "vitest";
 import { type FailureFacts, hintFor } from "./hints.ts";
 
-const hint = (facts: Partial<FailureFacts>) => hintFor({ operation: "optimStep", message: "", ...facts });
+const hint = (facts: Partial<FailureFacts>) => {
+  const found = hintFor({ operation: "optimStep", message: "", ...facts });
+  return found === undefined ? undefined : hintText(found);
+};
 
 it("statuses that have a known remedy", () => {
   expect(hint({ status: 401 })).toContain("TINKER_API_KEY");

@@ -25,6 +25,7 @@ import {
   APIConnectionError,
   APIStatusError,
   APITimeoutError,
+  type HintPart,
   InvalidInputError,
   isRetryable,
   ResponseValidationError,
@@ -66,6 +67,8 @@ const mostNotes = 1_000;
 /** Minimum timeout of an attempt at the end of the retry window. */
 const shortestAttemptMs = 1_000;
 const utf8 = new TextDecoder();
+/** Where the URL is set, in hints. */
+const urlNames: readonly HintPart[] = [" (", { name: "baseUrl" }, ", TINKER_BASE_URL)"];
 
 /** The base URL without its trailing slash. @throws {@link InvalidInputError} naming `baseUrl`. */
 export function checkedBaseUrl(baseUrl: string): string {
@@ -323,7 +326,7 @@ export class HttpTransport implements Transport {
     if (error instanceof APIStatusError) {
       return new APIConnectionError(`${this.baseUrl} responds with errors only: ${error.message}`, {
         code: "unreachable",
-        hint: "A server listens there, but the service is down or the URL is wrong (baseUrl, TINKER_BASE_URL).",
+        hint: ["A server listens there, but the service is down or the URL is wrong", ...urlNames, "."],
         cause: error,
       });
     }
@@ -332,12 +335,16 @@ export class HttpTransport implements Transport {
       code: "unreachable",
       hint:
         error instanceof APITimeoutError
-          ? "The host does not respond: check the URL (baseUrl, TINKER_BASE_URL), the network, and proxies (HTTPS_PROXY, NO_PROXY)."
+          ? [
+              "The host does not respond: check the URL",
+              ...urlNames,
+              ", the network, and proxies (HTTPS_PROXY, NO_PROXY).",
+            ]
           : causeCode(error.cause) === "ENOTFOUND"
-            ? "The host name is not known: check the URL (baseUrl, TINKER_BASE_URL)."
+            ? ["The host name is not known: check the URL", ...urlNames, "."]
             : local
-              ? "Nothing listens there: start the server (npx tinklet serve) or check the port (baseUrl, TINKER_BASE_URL)."
-              : "Check the URL (baseUrl, TINKER_BASE_URL) and the network.",
+              ? ["Nothing listens there: start the server (npx tinklet serve) or check the port", ...urlNames, "."]
+              : ["Check the URL", ...urlNames, " and the network."],
       cause: error,
     });
   }

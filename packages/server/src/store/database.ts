@@ -9,7 +9,7 @@ import { systemClock } from "@tinklet/wire/clock";
 import Libsql from "libsql";
 import { type CommitMark, openCommitMark, readCommitMark } from "./commit-mark.ts";
 import { type DatabaseFiles, openDatabaseFiles } from "./database-files.ts";
-import { StoreError, storeErrorFrom } from "./store-error.ts";
+import { anotherFolder, StoreError, storeErrorFrom } from "./store-error.ts";
 import { formatVersion, migrations } from "./tables/schema.ts";
 
 /** A value of a column or a parameter. */
@@ -384,7 +384,7 @@ function migrate(connection: Libsql.Database): void {
     throw new StoreError(
       "too_new",
       `The data folder has format ${found}, but this version supports formats up to ${formatVersion}.`,
-      "Update @tinklet/server, or choose another data folder (--data-dir, dataDir).",
+      ["Update @tinklet/server, or ", ...anotherFolder, "."],
     );
   }
   for (let version = found; version < formatVersion; version++) {

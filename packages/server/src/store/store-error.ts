@@ -3,6 +3,7 @@
  * system.
  */
 
+import { type Hint, type HintPart, hintText } from "@tinklet/wire/errors";
 import type { ServerRecord } from "@tinklet/wire/running-server";
 
 /** `full` may end without a restart; the others need an operator. */
@@ -24,31 +25,43 @@ export class StoreError extends Error {
   readonly what: string;
   /** What to do about it. */
   readonly hint: string;
+  /** The hint as data, for the command line, which shows its own names of options. */
+  readonly hintParts: readonly HintPart[];
 
-  constructor(code: StoreErrorCode, what: string, hint: string, cause?: unknown) {
-    super(`${what} ${hint}`, cause === undefined ? undefined : { cause });
+  constructor(code: StoreErrorCode, what: string, hint: Hint, cause?: unknown) {
+    const parts = typeof hint === "string" ? [hint] : hint;
+    // Logs are read by users of both, the command line and the API.
+    const text = hintText(parts, () => "--data-dir, dataDir");
+    super(`${what} ${text}`, cause === undefined ? undefined : { cause });
     this.code = code;
     this.what = what;
-    this.hint = hint;
-    // The message contains both; Node prints enumerable properties of an uncaught error after the message.
-    for (const name of ["what", "hint"]) Object.defineProperty(this, name, { enumerable: false });
+    this.hint = text;
+    this.hintParts = parts;
+    // The message contains them; Node prints enumerable properties of an uncaught error after the message.
+    for (const name of ["what", "hint", "hintParts"]) Object.defineProperty(this, name, { enumerable: false });
   }
 
   /** The same error with the folder in its message. */
   of(folder: string): StoreError {
-    return new StoreError(this.code, `${folder}: ${this.what}`, this.hint, this.cause);
+    return new StoreError(this.code, `${folder}: ${this.what}`, this.hintParts, this.cause);
   }
 }
+
+/** What every error of a folder that cannot be used may suggest. */
+export const anotherFolder: readonly HintPart[] = ["choose another data folder (", { name: "dataDir" }, ")"];
 
 /** The data folder is locked: names the process that uses it, and how to use the folder with it. */
 export function lockedError(folder: string, owner: ServerRecord, cause: unknown): StoreError {
   const { program, pid, attach } = owner;
-  const other = "or choose another data folder (--data-dir, dataDir)";
   if (attach !== undefined) {
     return new StoreError(
       "locked",
       `${folder}: tinklet serve (process ${pid}) uses the data folder, at ${attach.url}.`,
-      `Commands with --local and ServiceClient.local() use that server; other clients need TINKER_BASE_URL=${attach.url} and TINKER_API_KEY=tml-local. To start another server, stop this one, ${other}.`,
+      [
+        `Commands with --local and ServiceClient.local() use that server; other clients need TINKER_BASE_URL=${attach.url} and TINKER_API_KEY=tml-local. To start another server, stop this one, or `,
+        ...anotherFolder,
+        ".",
+      ],
       cause,
     );
   }
@@ -59,12 +72,12 @@ export function lockedError(folder: string, owner: ServerRecord, cause: unknown)
   return new StoreError(
     "locked",
     `${folder}: ${program} (process ${pid}) uses the data folder.`,
-    `${advice}; ${other}.`,
+    [`${advice}; or `, ...anotherFolder, "."],
     cause,
   );
 }
 
-const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what: string, hint: string])[] = [
+const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what: string, hint: Hint])[] = [
   [
     /^(SQLITE_FULL|ENOSPC|EDQUOT)/,
     "full",
@@ -75,19 +88,23 @@ const meanings: readonly (readonly [pattern: RegExp, code: StoreErrorCode, what:
     /^(SQLITE_BUSY|SQLITE_LOCKED)/,
     "locked",
     "Another process uses the data folder.",
-    "Wait until it ends, or stop it; or choose another data folder (--data-dir, dataDir).",
+    ["Wait until it ends, or stop it; or ", ...anotherFolder, "."],
   ],
   [
     /^(SQLITE_CORRUPT|SQLITE_NOTADB)/,
     "corrupt",
     "The database in the data folder is damaged.",
-    "The folder was not changed. Restore the database from a backup, or choose another data folder (--data-dir, dataDir): the checkpoints under adapters/ are complete folders that can be imported there.",
+    [
+      "The folder was not changed. Restore the database from a backup, or ",
+      ...anotherFolder,
+      ": the checkpoints under adapters/ are complete folders that can be imported there.",
+    ],
   ],
   [
     /^(SQLITE_READONLY|SQLITE_CANTOPEN|SQLITE_PERM|EACCES|EPERM|EROFS)/,
     "read_only",
     "The data folder cannot be written.",
-    "Make it writable for this user, or choose another data folder (--data-dir, dataDir).",
+    ["Make it writable for this user, or ", ...anotherFolder, "."],
   ],
 ];
 

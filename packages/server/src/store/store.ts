@@ -12,7 +12,7 @@ import { type FileStore, memoryFileStore, openFileStore } from "./files/file-sto
 import { removeOldScratch } from "./files/scratch.ts";
 import { createRunningMarks, type RunningMarks } from "./running.ts";
 import { readRecord } from "./server-record.ts";
-import { lockedError, StoreError, storeErrorFrom } from "./store-error.ts";
+import { anotherFolder, lockedError, StoreError, storeErrorFrom } from "./store-error.ts";
 import { dropUnusedFiles, unusedFiles } from "./tables/models.ts";
 
 export interface Store {
@@ -73,7 +73,7 @@ async function open(options: StoreOptions): Promise<Store> {
       const other = new StoreError(
         "read_only",
         "The data folder cannot be created.",
-        "Choose another data folder (--data-dir, dataDir).",
+        ["Choose another data folder (", { name: "dataDir" }, ")."],
         cause,
       );
       throw storeErrorFrom(cause) ?? other;
@@ -147,7 +147,7 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
       throw new StoreError(
         "no_database",
         `The database (tinklet.db) is missing, but adapters/ contains ${count} ${count === 1 ? "folder" : "folders"}.`,
-        `${restore} from a backup; to start without it, move adapters/ away or choose another data folder (--data-dir, dataDir).`,
+        [`${restore} from a backup; to start without it, move adapters/ away or `, ...anotherFolder, "."],
       );
     }
     // SQLite deletes a log beside an empty database, and with it the last commits.
@@ -156,7 +156,7 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
       throw new StoreError(
         "no_database",
         "The database (tinklet.db) is missing, but its log (tinklet.db-wal) exists.",
-        `${restore} from a backup; to start without it, move tinklet.db-wal away or choose another data folder (--data-dir, dataDir).`,
+        [`${restore} from a backup; to start without it, move tinklet.db-wal away or `, ...anotherFolder, "."],
       );
     }
     const commits = readCommitMark(file);
@@ -164,7 +164,7 @@ async function prepareDatabaseFile(dataDir: string): Promise<void> {
       throw new StoreError(
         "no_database",
         `The database (tinklet.db) is missing, but it had ${commits} commits (tinklet.db-mark).`,
-        `${restore} from a backup; to start without it, delete tinklet.db-mark or choose another data folder (--data-dir, dataDir).`,
+        [`${restore} from a backup; to start without it, delete tinklet.db-mark or `, ...anotherFolder, "."],
       );
     }
   }

@@ -1,7 +1,7 @@
 /** Uploads a PEFT folder to a Tinklet server as a checkpoint. Node only, loaded when first needed. */
 
 import { parseJson } from "@tinklet/wire/client";
-import { TinkerError } from "@tinklet/wire/errors";
+import { type Hint, TinkerError } from "@tinklet/wire/errors";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { Session } from "../session/session.ts";
 
@@ -13,7 +13,7 @@ const files = ["adapter_config.json", "adapter_model.safetensors"] as const;
 /** Timeout of the upload; long, because the server checks every tensor before it responds. */
 const importTimeoutMs = 600_000;
 
-const failed = (message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) =>
+const failed = (message: string, options: { readonly hint?: Hint; readonly cause?: unknown } = {}) =>
   new TinkerError(message, { code: "import_failed", ...options });
 
 /** @returns the path of the new checkpoint. */
@@ -53,7 +53,7 @@ export async function importAdapterFolder(
   if (response.status === 200 && answer.tinker_path !== undefined) return answer.tinker_path;
   if (response.status === 404) {
     throw failed("This server does not support importing adapters.", {
-      hint: "Use a Tinklet server: ServiceClient.local(), or one started with tinklet serve.",
+      hint: ["Use a Tinklet server: ", { name: "ServiceClient.local()" }, ", or one started with tinklet serve."],
     });
   }
   throw failed(`The server rejected the adapter in ${folder}: ${answer.detail ?? answer.error ?? response.status}`);

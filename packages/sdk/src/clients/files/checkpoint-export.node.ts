@@ -137,7 +137,7 @@ async function baseModelOf(adapter: string): Promise<string> {
   }
   if (typeof name === "string" && name !== "") return name;
   throw new InvalidInputError("baseModel", "must be set, because the adapter does not name its base model", {
-    hint: "Pass a folder, a .gguf file or a Hub name (--base, baseModel).",
+    hint: ["Pass a folder, a .gguf file or a Hub name (", { name: "baseModel" }, ")."],
   });
 }
 
@@ -165,7 +165,11 @@ function explained(error: unknown, { base, path, isGiven }: { base: string; path
       `The base model ${JSON.stringify(base)} (the server's name) was not found on this machine: ${said}`,
       {
         code: "base_model_not_found",
-        hint: "Set its location (--base, baseModel): a folder, a .gguf file or a Hub name. Format peft needs no base model.",
+        hint: [
+          "Set its location (",
+          { name: "baseModel" },
+          "): a folder, a .gguf file or a Hub name. Format peft needs no base model.",
+        ],
         cause: error,
       },
     );

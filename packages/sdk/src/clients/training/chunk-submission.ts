@@ -8,6 +8,7 @@ import {
   APIConnectionError,
   APIStatusError,
   APITimeoutError,
+  type HintPart,
   InvalidInputError,
   statusError,
 } from "@tinklet/wire/errors";
@@ -94,8 +95,9 @@ async function inParallel<Chunk extends DataChunk>(
 /** Adds a hint about the accepted chunks to a chunk's error. */
 function partly(error: unknown, accepted: number, total: number): unknown {
   if (accepted === 0 || !(error instanceof APIStatusError || error instanceof APIConnectionError)) return error;
-  const own = error.hint === undefined ? "" : `${error.hint} `;
-  const hint = `${own}${accepted} of ${total} chunks of this batch were accepted; their gradients count in the next optimizer step unless weights are loaded again.`;
+  const own: readonly HintPart[] = error.hint === undefined ? [] : [...error.hintParts, " "];
+  const counts = `${accepted} of ${total} chunks of this batch were accepted; their gradients count in the next optimizer step unless weights are loaded again.`;
+  const hint = [...own, counts];
   if (error instanceof APIStatusError) return statusError(error.message, { ...error, hint, cause: error });
   if (error instanceof APITimeoutError) return new APITimeoutError(error.message, { hint, cause: error });
   return new APIConnectionError(error.message, { code: error.code, hint, cause: error });

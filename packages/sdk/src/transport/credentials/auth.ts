@@ -44,7 +44,13 @@ function keyProblem(key: string | undefined): TinkerError {
   if (key === undefined) {
     return new TinkerError("No API key is set.", {
       code: "no_api_key",
-      hint: "Set TINKER_API_KEY or pass apiKey (keys begin with tml-), or store a key: npx tinklet auth login. To train on this machine without a key, use ServiceClient.local().",
+      hint: [
+        "Set TINKER_API_KEY or pass ",
+        { name: "apiKey" },
+        " (keys begin with tml-), or store a key: npx tinklet auth login. To train on this machine without a key, use ",
+        { name: "ServiceClient.local()" },
+        ".",
+      ],
     });
   }
   const trimmed = key.trim().replace(/^["']|["']$/g, "");
@@ -55,7 +61,7 @@ function keyProblem(key: string | undefined): TinkerError {
       hint:
         trimmed !== key && isKey(trimmed)
           ? "Remove the quotes or spaces around it."
-          : "Check TINKER_API_KEY or apiKey: the value may be the key of another service.",
+          : ["Check TINKER_API_KEY or ", { name: "apiKey" }, ": the value may be the key of another service."],
     },
   );
 }

@@ -100,6 +100,10 @@ export function storedKey(baseUrl: string): string | undefined {
   const origins = [...new Set(others.map(([, record]) => originOf(record)))];
   throw new TinkerError(`The stored API key belongs to ${origins.join(" or ")} and is not sent to ${origin}.`, {
     code: "key_of_another_server",
-    hint: `Store a key for that server (npx tinklet auth login --base-url ${`${origin}${pathname}`.replace(/\/+$/, "")}), or set TINKER_API_KEY or apiKey.`,
+    hint: [
+      `Store a key for that server (npx tinklet auth login --base-url ${`${origin}${pathname}`.replace(/\/+$/, "")}), or set TINKER_API_KEY or `,
+      { name: "apiKey" },
+      ".",
+    ],
   });
 }

@@ -54,7 +54,7 @@ export function parseApiKeys(text: string): ApiKey[] {
   // a server with an empty list would accept any key
   if (keys.length === 0) {
     throw new Error(
-      'the key file has no key. Write one "name sha256:<64 hex digits>" per line, or leave the file out (--api-keys, apiKeys).',
+      'the key file has no key. Write one "name sha256:<64 hex digits>" per line, or leave the file out.',
     );
   }
   return keys;

@@ -1,9 +1,10 @@
 // Hints of the SDK name options of the command line.
 
 import { hintFor } from "@tinklet/sdk/environment";
+import { TinkerError } from "@tinklet/wire/errors";
 import { expect, it } from "vitest";
 import { nearest } from "../parse.ts";
-import { explain, inCommands } from "./explain.ts";
+import { commandHint, explain } from "./explain.ts";
 
 const path = (kind: string) => `tinker://run/${kind}/x`;
 const failures = [
@@ -19,12 +20,14 @@ const failures = [
 ];
 
 it.each(failures)("no hint of the command line names a function or option of the SDK: %o", (facts) => {
-  const hint = hintFor({ operation: "optimStep", message: "", ...facts }) as string;
-  expect(inCommands(hint)).not.toMatch(/\b[a-z]+[A-Z]\w*|\w\(\)/);
+  const hint = hintFor({ operation: "optimStep", message: "", ...facts }) ?? "";
+  expect(hint).not.toBe("");
+  expect(commandHint(hint)).not.toMatch(/\b[a-z]+[A-Z]\w*|\w\(\)/);
 });
 
 it("an error with a hint is explained with the command's name", () => {
-  const error = Object.assign(new Error("gone"), { code: "x", hint: "listCheckpoints lists those that exist." });
+  const error = new TinkerError("gone", { code: "x", hint: [{ name: "listCheckpoints" }, " lists those that exist."] });
+  expect(error.hint).toBe("listCheckpoints lists those that exist.");
   expect(explain(error)).toEqual({
     message: "gone",
     details: ["Hint: tinklet checkpoint list lists those that exist."],

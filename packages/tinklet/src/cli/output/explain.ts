@@ -4,6 +4,9 @@ import {
   APIError,
   APIStatusError,
   APITimeoutError,
+  type ApiName,
+  type Hint,
+  hintText,
   InternalServerError,
   InvalidInputError,
   TinkerError,
@@ -25,19 +28,23 @@ const headlines: Readonly<Record<number, string>> = {
 /** An error of the command line itself. */
 export class CliError extends TinkerError {
   override readonly name = "CliError";
-  constructor(message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) {
+  constructor(message: string, options: { readonly hint?: Hint | undefined; readonly cause?: unknown } = {}) {
     super(message, { code: "cli", ...options });
   }
 }
 
 export function explain(error: unknown): Explained {
   if (!(error instanceof Error)) return { message: `Unexpected error occurred: ${String(error)}` };
-  const hint = (error as Partial<TinkerError>).hint;
-  const hints = hint === undefined ? [] : [`Hint: ${inCommands(hint)}`];
+  const { hint = "" } = error as Partial<TinkerError>;
+  const shown = hintOf(error);
+  const hints = shown === undefined ? [] : [`Hint: ${shown}`];
   // Some messages end with their hint; it is printed once, on its own line.
-  const own =
-    hint !== undefined && error.message.endsWith(hint) ? error.message.slice(0, -hint.length).trimEnd() : error.message;
-  const said = inCommands(own);
+  const message = error.message.endsWith(hint)
+    ? error.message.slice(0, -hint.length || undefined).trimEnd()
+    : error.message;
+  // No option of a command has this name, so it was set in the environment.
+  const isBaseUrl = error instanceof InvalidInputError && error.field === "baseUrl";
+  const said = isBaseUrl ? `TINKER_BASE_URL: ${error.problem}` : message;
   const headline = headlineOf(error);
   if (headline !== undefined) return { message: headline, details: [`Details: ${said}`, ...hints] };
   // Errors of other copies of the SDK (another bundle) have the same fields but not the same class.
@@ -50,45 +57,30 @@ export function explain(error: unknown): Explained {
   };
 }
 
-/** Names of SDK functions and options in messages, and the command or option of the command line for each. */
-const commandsFor: readonly (readonly [RegExp, string])[] = [
-  // Messages for both name the option of the command line first, then the program's: (--data-dir, dataDir).
-  [/\((--[\w-]+), [a-z][A-Za-z]*\)/g, "($1)"],
-  [/TINKER_API_KEY or apiKey\b/, "TINKER_API_KEY or --api-key-file"],
-  [/TINKER_API_KEY or pass apiKey\b/, "TINKER_API_KEY or give --api-key-file"],
-  [/use ServiceClient\.local\(\)/, "add --local"],
-  [/\(baseUrl, TINKER_BASE_URL\)/g, "(--base-url, TINKER_BASE_URL)"],
-  [
-    /expired \(those in the middle of a run are kept for 7 days, or ttlSeconds\)/,
-    "expired (those in the middle of a run are kept for 7 days)",
-  ],
-  [/data folder that has it \(dataDir\)/, "data folder that has it (--data-dir)"],
-  [/train from the start in another folder/, "train from the start in another folder (--out)"],
-  [/with its weights \(from: "([^"]+)"\) or without/, "with its weights (--from $1) or without"],
-  [/^baseUrl: /, "TINKER_BASE_URL: "], // the option of that name is a wrong call
-  [/Use a Tinklet server: ServiceClient\.local\(\), or/, "Use a Tinklet server: --local, or"],
-  [
-    /For another account's weights, pass weightsAccessToken, or ask the owner to publish them/,
-    "Another account's weights can be used after the owner has published them (tinklet checkpoint publish)",
-  ],
-  [/getServerCapabilities\(\) lists/, "tinklet doctor lists"],
-  [
-    /load one made by saveState \(tinker:\/\/…\/weights\/…\)/,
-    "take its training half (tinker://…/weights/…), which tinklet train saves",
-  ],
-  [
-    /to sample, save with saveWeightsForSampler \(tinker:\/\/…\/sampler_weights\/…\)/,
-    "take its sampler half (tinker://…/sampler_weights/…), which tinklet train saves",
-  ],
-  [/expired \(ttlSeconds\)/, "expired"],
-  [/listCheckpoints lists/, "tinklet checkpoint list lists"],
-  [/lower maxTokens/, "lower --max-tokens"],
-  [/maxTokens is/, "--max-tokens is"],
-];
+/** The command line's names of the options and functions that hints of the packages name. */
+const namesHere: Readonly<Record<ApiName, string>> = {
+  apiKey: "--api-key-file",
+  apiKeys: "--api-keys",
+  baseModel: "--base",
+  baseUrl: "--base-url",
+  dataDir: "--data-dir",
+  folder: "--out",
+  from: "--from",
+  maxTokens: "--max-tokens",
+  weightsAccessToken: "an access token (in a program)", // no command has it
+  "getServerCapabilities()": "tinklet doctor",
+  listCheckpoints: "tinklet checkpoint list",
+  saveState: "tinklet train",
+  saveWeightsForSampler: "tinklet train",
+  "ServiceClient.local()": "--local",
+};
 
-/** A message of the SDK with the names of commands and options of the command line. */
-export function inCommands(message: string): string {
-  return commandsFor.reduce((text, [sdk, command]) => text.replace(sdk, command), message);
+/** A hint with the names of commands and options of the command line. */
+export const commandHint = (hint: Hint): string => hintText(hint, (name) => namesHere[name]);
+
+/** The hint of an error of any package: errors of models and engine have a sentence only. */
+function hintOf(error: Partial<TinkerError>): string | undefined {
+  return error.hint === undefined ? undefined : commandHint(error.hintParts ?? error.hint);
 }
 
 /** Converts an `InvalidInputError` about a field into a usage error if an option or argument of that name was given. */
@@ -96,7 +88,7 @@ export function wrongCall(error: unknown, command: Command, input: Input): Usage
   if (!(error instanceof InvalidInputError)) return undefined;
   const name = (error.field.split(".").at(-1) ?? "").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   const said = error.problem;
-  const hint = error.hint === undefined ? undefined : inCommands(error.hint);
+  const hint = hintOf(error);
   if (input.text(name) !== undefined) return new UsageError(`--${name} ${said}`, hint);
   const argument = name.toUpperCase().replaceAll("-", "_");
   return command.arguments?.includes(argument) ? new UsageError(`${argument} ${said}`, hint) : undefined;
