@@ -1,4 +1,6 @@
 /** `@tinklet/models`: finds and downloads models; reads and writes tokenizers, weights and adapters. Requires Node. */
+
+export { bundledModel } from "./config/bundled-model.ts";
 export { ConfigError, ModelError, TokenizerError, WeightsError } from "./errors.ts";
 export {
   type ExportDtype,
@@ -28,7 +30,7 @@ export {
   type StateTensor,
   writePeft,
 } from "./peft/peft.ts";
-export { bundledModel, bundledModelFolder, findSource, type ModelSource } from "./source.ts";
+export { bundledModelFolder, findSource, type ModelSource } from "./source.ts";
 export type { Tokenizer, TokenizerFiles } from "./tokenizer/types.ts";
 export { writeTokenizer } from "./tokenizer/write-tokenizer.ts";
 export { openModel } from "./weights/open-model.ts";

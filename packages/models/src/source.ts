@@ -3,11 +3,9 @@ import { existsSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
+import { bundledModel } from "./config/bundled-model.ts";
 import { WeightsError } from "./errors.ts";
 import { type HubId, parseHubId } from "./hub/hub-id.ts";
-
-/** Name of the bundled model. */
-export const bundledModel = "tinklet/base";
 
 /** Location of a model. */
 export type ModelSource =

@@ -3,7 +3,7 @@
  * of secrets, hints for failures. This entry is not covered by semantic versioning.
  */
 export { localDataDir } from "./clients/data-dir.node.ts";
-export { localKey } from "./clients/local.ts";
+export { startLocal } from "./clients/local.ts";
 export { type FoundServer, findRunningServer } from "./clients/running-server.node.ts";
 export { environment } from "./transport/environment.ts";
 export { hintFor } from "./transport/hints.ts";

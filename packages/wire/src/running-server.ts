@@ -7,6 +7,9 @@
 /** Release of the packages; programs attach to a server of the same release only. */
 export const release = "0.1.0";
 
+/** The key for a local server without configured keys, which accepts any well-formed key. */
+export const localKey = "tml-local";
+
 /** File name of the record in the data folder; mode 0600. */
 export const recordFile = "server.json";
 

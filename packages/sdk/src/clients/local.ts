@@ -1,12 +1,15 @@
 /**
- * Starts `@tinklet/server` inside this process. The package is an optional peer and large, so it is imported on first use, only here.
+ * Finds the server of `ServiceClient.local()` and of the command line's `--local`: the `tinklet serve` that uses the data folder, else a
+ * new `@tinklet/server` inside this process. The package is an optional peer and large, so it is imported on first use, only here.
  */
 
 import { TinkerError } from "@tinklet/wire/errors";
 import { type OptionNames, omitUndefined } from "@tinklet/wire/options";
+import { localKey } from "@tinklet/wire/running-server";
 import { packageVersion } from "../transport/environment.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { type ClientOptions, checkClientOptions } from "./options.ts";
+import type { FoundServer } from "./running-server.node.ts";
 
 /** Options of {@link ServiceClient.local}, passed to the server unchanged. */
 export interface LocalOptions {
@@ -37,13 +40,20 @@ export interface LocalServer {
 }
 
 const serverPackage = "@tinklet/server";
-/** Any well-formed key works on loopback. */
-export const localKey = "tml-local";
 
+/** A local server, and the client options that reach it. */
+export interface StartedLocal {
+  readonly server: LocalServer;
+  readonly client: ClientOptions;
+  /** The `tinklet serve` that uses the data folder; undefined if a server was started in this process. */
+  readonly found?: FoundServer;
+}
+
+/** @param load - imports the server's package; callers with more options for the server wrap its `startLocalServer` */
 export async function startLocal(
   options: LocalOptions & ClientOptions,
   load: () => Promise<unknown> = () => import(/* webpackIgnore: true */ /* @vite-ignore */ serverPackage),
-): Promise<{ readonly server: LocalServer; readonly client: ClientOptions }> {
+): Promise<StartedLocal> {
   checkClientOptions("ServiceClient.local", options, localNames);
   const { dataDir, device, models, strict, ...client } = options;
   const { localDataDir, programName } = await import("./data-dir.node.ts");
@@ -55,10 +65,8 @@ export async function startLocal(
     const found = await findRunningServer(folder, { models, strict }, omitUndefined({ clock: client.clock }));
     if (found !== undefined) {
       const { url: baseUrl, apiKey } = found;
-      return {
-        server: { url: baseUrl, close: async () => {} },
-        client: { apiKey, baseUrl, ...omitUndefined(client), ...session },
-      };
+      const server = { url: baseUrl, close: async () => {} };
+      return { server, found, client: { apiKey, baseUrl, ...omitUndefined(client), ...session } };
     }
   }
   let module: { readonly startLocalServer?: (options: LocalOptions) => Promise<LocalServer> };

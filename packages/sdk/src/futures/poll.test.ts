@@ -15,7 +15,7 @@ import {
   ResponseValidationError,
 } from "@tinklet/wire/errors";
 import { FakeClock } from "@tinklet/wire/testing";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { TinkletEvent } from "../events.ts";
 import { failure, MemoryLogger, passTime } from "../testing/harness.ts";
 import { BillingPause } from "../transport/billing-pause.ts";
@@ -299,6 +299,14 @@ describe("a large result", () => {
       sent.map(({ body }) => (JSON.parse(body as string) as { allow_metadata_only: boolean }).allow_metadata_only),
     ).toEqual([true, false, false]);
     expect(responseBytes.left).toBe(1000);
+  });
+
+  it("whose size is known already needs one request", async () => {
+    const { sent, transport, poll } = setup([{ body: sample, type: proto }]);
+    const prepare = vi.spyOn(transport, "prepare");
+    await poll("Sample", { payloadBytes: 400 });
+    expect(prepare).toHaveBeenCalledTimes(1);
+    expect(JSON.parse(sent[0]!.body as string)).toMatchObject({ allow_metadata_only: false });
   });
 
   it("waits while others use up the budget, and gives its share back when it fails", async () => {

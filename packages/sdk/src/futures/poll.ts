@@ -104,16 +104,17 @@ export async function pollFuture<K extends FutureResultName>(
   let failures = 0;
   let suspicious = 0;
   let held: Release | undefined;
-  let request = retrieve(transport, requestId, allowMetadataOnly);
+  let request: PreparedRequest | undefined;
   const reserve = async (bytes: number) => {
     const reserved = context.responseBytes.acquire(bytes, signal);
     held = typeof reserved === "function" ? reserved : await reserved;
     allowMetadataOnly = false;
-    request = retrieve(transport, requestId, allowMetadataOnly);
+    request = undefined;
   };
   try {
     if (target.payloadBytes) await reserve(target.payloadBytes);
     for (let iteration = 0; ; iteration++) {
+      request ??= transport.prepare("retrieveFuture", { requestId, allowMetadataOnly });
       const outcome = await pollOnce(context, target, request, iteration);
       progress.polls++;
       if (outcome.kind !== "backoff") failures = 0;
@@ -165,9 +166,6 @@ export async function pollFuture<K extends FutureResultName>(
     held?.();
   }
 }
-
-const retrieve = (transport: Transport, requestId: string, allowMetadataOnly: boolean): PreparedRequest =>
-  transport.prepare("retrieveFuture", { requestId, allowMetadataOnly });
 
 async function pollOnce<K extends FutureResultName>(
   { transport }: PollContext,

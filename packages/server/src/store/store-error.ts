@@ -4,7 +4,7 @@
  */
 
 import { type Hint, type HintPart, hintText } from "@tinklet/wire/errors";
-import type { ServerRecord } from "@tinklet/wire/running-server";
+import { localKey, type ServerRecord } from "@tinklet/wire/running-server";
 
 /** `full` may end without a restart; the others need an operator. */
 export type StoreErrorCode =
@@ -58,7 +58,7 @@ export function lockedError(folder: string, owner: ServerRecord, cause: unknown)
       "locked",
       `${folder}: tinklet serve (process ${pid}) uses the data folder, at ${attach.url}.`,
       [
-        `Commands with --local and ServiceClient.local() use that server; other clients need TINKER_BASE_URL=${attach.url} and TINKER_API_KEY=tml-local. To start another server, stop this one, or `,
+        `Commands with --local and ServiceClient.local() use that server; other clients need TINKER_BASE_URL=${attach.url} and TINKER_API_KEY=${localKey}. To start another server, stop this one, or `,
         ...anotherFolder,
         ".",
       ],

@@ -1,16 +1,12 @@
 /** The context of a running command: the service client, Ctrl-C, and the resources to close at the end. */
 import { setMaxListeners } from "node:events";
 import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
-import type { FoundServer } from "@tinklet/sdk/environment";
-import { environment, findRunningServer, localDataDir, localKey } from "@tinklet/sdk/environment";
-import type { DeviceChoice } from "@tinklet/server";
+import { environment, type FoundServer, localDataDir, startLocal } from "@tinklet/sdk/environment";
+import type { DeviceChoice, LocalServer, LocalServerOptions } from "@tinklet/server";
 import type { Studio } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Output } from "./output/output.ts";
 import type { Input } from "./parse.ts";
-
-/** The bundled model's name on the local server. */
-export const bundledModel = "tinklet/base";
 
 export class Context {
   readonly output: Output;
@@ -97,13 +93,16 @@ export class Context {
       defaultHeaders: this.headers,
     };
     if (local) {
-      const found = await this.#findServer(models);
-      if (found !== undefined)
-        return this.#keep(new ServiceClient({ ...common, apiKey: found.apiKey, baseUrl: found.url }));
-      const { url, fetch, studioUrl } = await this.#startServer(models);
-      this.fetch = fetch;
-      this.studioUrl = studioUrl;
-      return this.#keep(new ServiceClient({ ...common, apiKey: localKey, baseUrl: url, fetch }));
+      const options = { ...common, models, device: this.device, dataDir: this.dataDir ?? "memory" };
+      const { client, found } = await startLocal(
+        options,
+        this.#serverLoader(({ fetch, studioUrl }) => {
+          this.fetch = fetch;
+          this.studioUrl = studioUrl;
+        }),
+      );
+      if (found !== undefined) this.#useRunning(found);
+      return this.#keep(new ServiceClient(client));
     }
     const apiKey = this.#input.text("api-key");
     const baseUrl = this.#input.text("base-url");
@@ -112,37 +111,42 @@ export class Context {
     return this.#keep(service);
   }
 
-  /** The `tinklet serve` that uses the data folder, if one runs. */
-  async #findServer(models: readonly string[]): Promise<FoundServer | undefined> {
-    const { dataDir } = this;
-    if (dataDir === undefined) return undefined;
-    const found = await findRunningServer(dataDir, { models });
-    if (found === undefined) return undefined;
-    this.output.hide(found.apiKey);
-    this.isAttached = true;
-    this.output.note(`Using tinklet serve at ${found.url}, which uses ${dataDir}.`);
-    // The page asks for a sign-in unless this browser has opened the link that `tinklet serve` printed.
-    if (found.hasStudio) this.studioUrl = (place = "/runs") => `${found.url}/#${place}`;
-    return found;
+  /** Another client, of a server in this process that stores nothing. */
+  async startInMemory(models: readonly string[]): Promise<ServiceClient> {
+    const { ServiceClient } = await import("@tinklet/sdk");
+    const { client } = await startLocal({ dataDir: "memory", models, logLevel: "off" }, this.#serverLoader());
+    return this.#keep(new ServiceClient(client));
   }
 
-  async #startServer(models: readonly string[]) {
-    this.output.progress("Starting the local server …");
-    const { startLocalServer } = await import("@tinklet/server");
-    const starting = startLocalServer({
-      ...omitUndefined({ dataDir: this.dataDir, studio: this.studio }),
-      ...(this.studio === undefined ? {} : { port: 0 }),
-      ...omitUndefined({ device: this.device }),
-      engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
-      ...(models.length === 0 ? {} : { models }),
-    });
-    const server = await starting.catch(async (cause: Error) => {
-      throw await asSaid(cause);
-    });
-    this.onClose(() => server.close());
-    this.output.endProgress();
-    return server;
+  /** Uses the `tinklet serve` of the data folder. */
+  #useRunning({ apiKey, url, hasStudio }: FoundServer): void {
+    this.output.hide(apiKey);
+    this.isAttached = true;
+    this.output.note(`Using tinklet serve at ${url}, which uses ${this.dataDir}.`);
+    // The page asks for a sign-in unless this browser has opened the link that `tinklet serve` printed.
+    if (hasStudio) this.studioUrl = (place = "/runs") => `${url}/#${place}`;
   }
+
+  /** The server's package, with the command line's options for a server in this process: the studio and its port, and notices. */
+  readonly #serverLoader =
+    (onStart: (server: LocalServer) => void = () => {}) =>
+    async () => ({
+      startLocalServer: async (options: LocalServerOptions) => {
+        this.output.progress("Starting the local server …");
+        const { startLocalServer } = await import("@tinklet/server");
+        const server = await startLocalServer({
+          ...options,
+          ...(this.studio === undefined ? {} : { studio: this.studio, port: 0 }),
+          engine: { onNotice: this.showsEngineNotices ? engineNotices(this.output) : () => {} },
+        }).catch(async (cause: Error) => {
+          throw await asSaid(cause);
+        });
+        this.onClose(() => server.close());
+        this.output.endProgress();
+        onStart(server);
+        return server;
+      },
+    });
 
   #keep(service: ServiceClient): ServiceClient {
     this.onClose(() => service.close());

@@ -1,9 +1,10 @@
 /** Resolves the model of a command and its tokenizer. */
 import { existsSync } from "node:fs";
+import { bundledModel } from "@tinklet/models/config";
 import type { Tokenizer } from "@tinklet/sdk";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { OptionSpec } from "./command.ts";
-import { bundledModel, type Context } from "./context.ts";
+import type { Context } from "./context.ts";
 import { CliError } from "./output/explain.ts";
 import { type Input, UsageError } from "./parse.ts";
 

@@ -365,6 +365,15 @@ describe("ExchangedToken", () => {
     expect(nOf(token.token() as string)).toBe(2);
   });
 
+  it("reads the claims of a token once, not for every request", async () => {
+    const { token, start } = setup(3600);
+    await start();
+    const decode = vi.spyOn(globalThis, "atob");
+    for (let i = 0; i < 100; i++) expect(token.token()).toBe(token.current);
+    expect(decode).not.toHaveBeenCalled();
+    decode.mockRestore();
+  });
+
   it("a failed background refresh is tried again after a minute", async () => {
     const { clock, start, count, fail } = setup(3600);
     await start();

@@ -58,6 +58,8 @@ export class ExchangedToken implements Credentials {
   readonly #clock: Clock;
   readonly #warn: (message: string) => void;
   #token: string | undefined;
+  /** When the token expires, in milliseconds of the clock; undefined if its claims do not say. */
+  #expiresMs: number | undefined;
   #refreshing: Promise<string> | undefined;
   #cancelTimer: () => void = () => {};
   #closed = false;
@@ -73,7 +75,7 @@ export class ExchangedToken implements Credentials {
     this.#exchange = options.exchange;
     this.#clock = options.clock;
     this.#warn = options.warn;
-    this.#token = options.initial;
+    if (options.initial !== undefined) this.#keep(options.initial);
   }
 
   /** The current token, for handles. */
@@ -83,12 +85,13 @@ export class ExchangedToken implements Credentials {
 
   /** Runs the first exchange; rejects if it fails. */
   async start(): Promise<void> {
-    this.#schedule(this.#nextRefreshMs(this.#token ?? (await this.#refresh())));
+    if (this.#token === undefined) await this.#refresh();
+    this.#schedule(this.#nextRefreshMs());
   }
 
   token(): string | Promise<string> {
     const token = this.#token;
-    if (token !== undefined && (this.#leftMs(token) ?? 0) > lastMinuteMs) return token;
+    if (token !== undefined && (this.#leftMs() ?? 0) > lastMinuteMs) return token;
     return this.#refresh().catch((error: unknown) => {
       if (token === undefined) throw error;
       this.#warn(`The credential could not be renewed; the previous one is still used: ${(error as Error).message}`);
@@ -99,23 +102,27 @@ export class ExchangedToken implements Credentials {
   /** Concurrent callers share one exchange. */
   #refresh(): Promise<string> {
     this.#refreshing ??= this.#exchange()
-      .then((token) => {
-        this.#token = token;
-        return token;
-      })
+      .then((token) => this.#keep(token))
       .finally(() => {
         this.#refreshing = undefined;
       });
     return this.#refreshing;
   }
 
-  #leftMs(token: string): number | undefined {
+  /** Decodes the claims once: every request reads the time of expiry. */
+  #keep(token: string): string {
     const end = tokenClaims(token)?.["exp"];
-    return typeof end === "number" ? end * 1000 - this.#clock.now() : undefined;
+    this.#token = token;
+    this.#expiresMs = typeof end === "number" ? end * 1000 : undefined;
+    return token;
   }
 
-  #nextRefreshMs(token: string): number {
-    const left = this.#leftMs(token);
+  #leftMs(): number | undefined {
+    return this.#expiresMs === undefined ? undefined : this.#expiresMs - this.#clock.now();
+  }
+
+  #nextRefreshMs(): number {
+    const left = this.#leftMs();
     if (left === undefined) return retryRefreshMs;
     return Math.max(left - refreshAheadMs, shortestRefreshMs);
   }
@@ -124,7 +131,7 @@ export class ExchangedToken implements Credentials {
     if (this.#closed) return;
     this.#cancelTimer = this.#clock.timer(delayMs, () => {
       this.#refresh().then(
-        (token) => this.#schedule(this.#nextRefreshMs(token)),
+        () => this.#schedule(this.#nextRefreshMs()),
         () => this.#schedule(retryRefreshMs),
       );
     });

@@ -3,11 +3,11 @@
 import { mkdir, statfs } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { freemem, totalmem } from "node:os";
+import { bundledModel } from "@tinklet/models/config";
 import { hasCredentialsFile, resolveBaseUrl, storedKey } from "@tinklet/sdk/credentials";
-import { localKey } from "@tinklet/sdk/environment";
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Command } from "../command.ts";
-import { bundledModel, type Context } from "../context.ts";
+import type { Context } from "../context.ts";
 import { version } from "../main.ts";
 import { bundledModelFolder } from "../model.ts";
 import { explain } from "../output/explain.ts";
@@ -185,39 +185,32 @@ async function server(input: Input, context: Context): Promise<Finding> {
 }
 
 /** One training step of the bundled model, on a temporary in-memory server. */
-async function trainingStep({ output, signal }: Context): Promise<Finding> {
+async function trainingStep(context: Context): Promise<Finding> {
   const folder = await bundledModelFolder();
-  const { startLocalServer } = await import("@tinklet/server");
-  const { Datum, ModelInput, ServiceClient, loadTokenizer } = await import("@tinklet/sdk");
+  const { Datum, ModelInput, loadTokenizer } = await import("@tinklet/sdk");
   const startMs = performance.now();
-  // The check "Runtime" already reported what the engine's notice says.
-  const local = await startLocalServer({ models: [`${bundledModel}=${folder}`], engine: { onNotice: () => {} } });
-  try {
-    const service = new ServiceClient({ apiKey: localKey, baseUrl: local.url, fetch: local.fetch, logLevel: "off" });
-    const openMs = performance.now() - startMs;
-    const tokens = (await loadTokenizer(folder)).encode("The quick brown fox jumps over the lazy dog.");
-    const datum = new Datum({
-      modelInput: ModelInput.fromInts(tokens.slice(0, -1)),
-      lossFnInputs: { target_tokens: tokens.slice(1), weights: tokens.slice(1).map(() => 1) },
-    });
-    const trainer = await service.createLoraTrainingClient({
-      ...{ name: "doctor", baseModel: bundledModel, rank: 8, seed: 0, signal },
-    });
-    output.progress("Training step …");
-    const before = await trainer.step([datum], "cross_entropy", { learningRate: 1e-2 });
-    const stepMs = performance.now() - startMs - openMs;
-    const after = await trainer.forward([datum], "cross_entropy");
-    await service.close();
-    // The API returns sums over tokens; the report shows means.
-    const [from, to] = [before.loss, after.loss].map((sum = Number.NaN) => sum / (tokens.length - 1)) as [
-      number,
-      number,
-    ];
-    const detail = `loss per token ${from.toFixed(2)} → ${to.toFixed(2)}; model open in ${Math.round(openMs)} ms, first step in ${Math.round(stepMs)} ms`;
-    return to < from
-      ? { status: "ok", detail }
-      : { status: "error", detail, hint: "The loss must fall; please report this with the output of doctor --json." };
-  } finally {
-    await local.close();
-  }
+  const service = await context.startInMemory([`${bundledModel}=${folder}`]);
+  const openMs = performance.now() - startMs;
+  const tokens = (await loadTokenizer(folder)).encode("The quick brown fox jumps over the lazy dog.");
+  const datum = new Datum({
+    modelInput: ModelInput.fromInts(tokens.slice(0, -1)),
+    lossFnInputs: { target_tokens: tokens.slice(1), weights: tokens.slice(1).map(() => 1) },
+  });
+  const trainer = await service.createLoraTrainingClient({
+    name: "doctor",
+    baseModel: bundledModel,
+    rank: 8,
+    seed: 0,
+    signal: context.signal,
+  });
+  context.output.progress("Training step …");
+  const before = await trainer.step([datum], "cross_entropy", { learningRate: 1e-2 });
+  const stepMs = performance.now() - startMs - openMs;
+  const after = await trainer.forward([datum], "cross_entropy");
+  // The API returns sums over tokens; the report shows means.
+  const [from, to] = [before.loss, after.loss].map((sum = Number.NaN) => sum / (tokens.length - 1)) as [number, number];
+  const detail = `loss per token ${from.toFixed(2)} → ${to.toFixed(2)}; model open in ${Math.round(openMs)} ms, first step in ${Math.round(stepMs)} ms`;
+  return to < from
+    ? { status: "ok", detail }
+    : { status: "error", detail, hint: "The loss must fall; please report this with the output of doctor --json." };
 }

@@ -1,6 +1,8 @@
 /** `serve`: the Tinker API on this machine, until Ctrl-C. */
 import { readFile } from "node:fs/promises";
+import { bundledModel } from "@tinklet/models/config";
 import { omitUndefined } from "@tinklet/wire/options";
+import { localKey } from "@tinklet/wire/running-server";
 import type { Command } from "../command.ts";
 import { asSaid, engineNotices } from "../context.ts";
 import { checkLocalModel } from "../model.ts";
@@ -19,7 +21,7 @@ export const serve: Command = {
       multiple: true,
       short: "m",
       value: "MODEL",
-      about: "folder, file, Hub id, or name=any of these (repeatable; default tinklet/base)",
+      about: `folder, file, Hub id, or name=any of these (repeatable; default ${bundledModel})`,
     },
     "api-keys": { type: "string", value: "FILE", about: "accepted keys; required for addresses beyond loopback" },
     "allow-host": {
@@ -115,7 +117,7 @@ export const serve: Command = {
       const names = apiKeys?.map(({ name }) => name).join(", ");
       output.note(
         names === undefined
-          ? `\n  export TINKER_BASE_URL=${running.publicUrl} TINKER_API_KEY=tml-local\n`
+          ? `\n  export TINKER_BASE_URL=${running.publicUrl} TINKER_API_KEY=${localKey}\n`
           : `\n  export TINKER_BASE_URL=${running.publicUrl} TINKER_API_KEY=…   # the key of ${names}, from whose hash ${keyFile} was made\n`,
       );
     }

@@ -213,7 +213,7 @@ async function contextLength(model: ChosenModel, input: Input, context: Context)
 
 /** The default learning rate; `undefined` for models without one. */
 async function usualRate(model: ChosenModel): Promise<number | undefined> {
-  const { bundledModel } = await import("../context.ts");
+  const { bundledModel } = await import("@tinklet/models/config");
   if (model.name === bundledModel) return bundledLearningRate;
   const { recommendedLearningRate } = await import("@tinklet/cookbook");
   // The rule depends little on the width for Qwen models. For other models there is no default.

@@ -3,7 +3,8 @@
  * it removes keys and the escape sequences in text of servers, models and files.
  */
 import { randomBytes } from "node:crypto";
-import { environment, localKey, Redactor } from "@tinklet/sdk/environment";
+import { environment, Redactor } from "@tinklet/sdk/environment";
+import { localKey } from "@tinklet/wire/running-server";
 import type { Input } from "../parse.ts";
 import { oneLine, printable, printableJson } from "./printable.ts";
 

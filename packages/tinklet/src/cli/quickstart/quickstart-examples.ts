@@ -1,9 +1,10 @@
 /** `quickstart`: supervised training on examples, with answers before and after. */
 import { join } from "node:path";
+import { bundledModel } from "@tinklet/models/config";
 import type { SamplingClient, ServiceClient, Tokenizer, TrainingClient } from "@tinklet/sdk";
 import { omitUndefined } from "@tinklet/wire/options";
 import { fetchCheckpoint } from "../checkpoint/fetch-checkpoint.ts";
-import { bundledModel, type Context } from "../context.ts";
+import type { Context } from "../context.ts";
 import { formatCount, formatDuration } from "../output/format.ts";
 import { terminalPlot } from "../plot/plot-terminal.ts";
 import { write } from "../sampling.ts";

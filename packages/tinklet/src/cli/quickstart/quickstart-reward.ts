@@ -1,8 +1,9 @@
 /** `quickstart --rl`: reinforcement learning on sums of two numbers, rewarded if correct. */
 import { join } from "node:path";
 import type { Answer, Problem } from "@tinklet/cookbook";
+import { bundledModel } from "@tinklet/models/config";
 import type { Tokenizer } from "@tinklet/sdk";
-import { bundledModel, type Context } from "../context.ts";
+import type { Context } from "../context.ts";
 import { formatDuration } from "../output/format.ts";
 import { terminalPlot } from "../plot/plot-terminal.ts";
 import { cachedShare, StepLine } from "../training/step-line.ts";

@@ -1,7 +1,8 @@
 /** `train --dry-run`: tokens, steps, time and cost of a run, without training. */
 import type { BatchedDataset, ModelPrice, PreparedData, SupervisedDatum } from "@tinklet/cookbook";
+import { bundledModel } from "@tinklet/models/config";
 import type { TrainSettings } from "../commands/train.ts";
-import { bundledModel, type Context } from "../context.ts";
+import type { Context } from "../context.ts";
 import type { ChosenModel } from "../model.ts";
 import { formatCount, formatDollars, formatDuration } from "../output/format.ts";
 
