@@ -12,7 +12,8 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { datasets, modelPath } from "@tinklet/base-model";
 import { openEngine } from "@tinklet/engine";
-import { fineTune, randomFrom, readMessages, shuffled } from "../bench/base-model/recipes.mjs";
+import { seededRandom } from "@tinklet/wire/entropy";
+import { fineTune, readMessages, shuffled } from "../bench/base-model/recipes.mjs";
 import { complete, prompts } from "./eval-base-sampling.mjs";
 
 const STORIES = 50; // of the eighty openings; the sentences of the other thirty make the controls
@@ -64,7 +65,7 @@ const hide = (name, items, random) => {
 /** Fifty stories of some weights and twenty controls made of others. */
 const storiesOf = (folder, whose) =>
   withEngine(folder, async (engine) => {
-    const random = randomFrom(80);
+    const random = seededRandom(80);
     const openings = read(`${FOLDER}openings.json`);
     const encoded = await Promise.all(openings.map(prompts(engine).plain));
     const made = await complete(engine, encoded, STORY_SAMPLING);
@@ -98,12 +99,12 @@ const makeStories = async (earlier) => {
     ...(earlier === undefined ? [] : await storiesOf(earlier, "the earlier weights")),
     ...teacher,
   ].map(({ sentences, truth }) => ({ shown: sentences.join(" "), truth }));
-  hide("stories", items, randomFrom(81));
+  hide("stories", items, seededRandom(81));
 };
 
 const makePirate = () =>
   withEngine(modelPath, async (engine) => {
-    const random = randomFrom(84);
+    const random = seededRandom(84);
     const { adapterId } = await fineTune(engine, { ...datasets.pirate, seed: 1 });
     const questions = readMessages(datasets.pirate.heldout).map(([user]) => user.content);
     const encoded = await Promise.all(questions.map((question) => prompts(engine).ask(question)));

@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { modelPath } from "@tinklet/base-model";
 import { openEngine } from "@tinklet/engine";
-import { perplexity, randomFrom } from "../bench/base-model/recipes.mjs";
+import { seededRandom } from "@tinklet/wire/entropy";
+import { perplexity } from "../bench/base-model/recipes.mjs";
 import {
   complete as completeWith,
   END_OF_TEXT,
@@ -27,7 +28,7 @@ const complete = (prompts, options) => completeWith(engine, prompts, options);
 /** Operands: every pair of digits, or `count` pairs of larger numbers. */
 const pairs = (digits, count) => {
   if (digits === 1) return Array.from({ length: 100 }, (_, i) => [Math.floor(i / 10), i % 10]);
-  const random = randomFrom(digits);
+  const random = seededRandom(digits);
   const operand = () => 10 ** (digits - 1) + Math.floor(random() * 9 * 10 ** (digits - 1));
   return Array.from({ length: count }, () => [operand(), operand()]);
 };

@@ -1,6 +1,7 @@
 // The two recipes that the bundled model is measured with: supervised fine-tuning on the pirate dataset, and policy-gradient
 // training on two-digit addition. Both talk to the engine directly, so that what is timed is the model and nothing else.
 import { readFileSync } from "node:fs";
+import { seededRandom } from "@tinklet/wire/entropy";
 
 const IM_END = 2;
 
@@ -9,17 +10,6 @@ export const readMessages = (path) =>
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line).messages);
-
-/** A seeded generator of numbers in [0, 1) (mulberry32): a seed is a run. */
-export const randomFrom = (seed) => {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-};
 
 /** Wall and CPU seconds (all threads) since it was started. */
 const stopwatch = () => {
@@ -105,7 +95,7 @@ export const fineTune = async (engine, { train, heldout, seed, epochs = 1, batch
   const trainData = (await encode(train)).map(supervised);
   const heldoutData = (await encode(heldout)).map(supervised);
   const before = await lossPerToken(engine, adapterId, heldoutData);
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   const elapsed = stopwatch();
   for (let epoch = 0; epoch < epochs; epoch++) {
     const order = shuffled(trainData, random);
@@ -137,7 +127,7 @@ export const climb = async (
   const questions = await encode(train);
   const asked = await encode(heldout);
   const before = await chance(engine, adapterId, asked);
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   const rewards = [];
   const elapsed = stopwatch();
   for (let step = 0; step < steps; step++) {

@@ -3,11 +3,11 @@
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { openEngine } from "@tinklet/engine";
-import { randomOf } from "../rl/scenarios.mjs";
+import { seededRandom } from "@tinklet/wire/entropy";
 
 const [folder, text] = process.argv.slice(2);
 const point = JSON.parse(text);
-const random = randomOf(point.seed ?? 1);
+const random = seededRandom(point.seed ?? 1);
 const engine = await openEngine(folder, { threads: availableParallelism(), maxBatch: 64 });
 const { vocabSize } = engine.info;
 const ids = (length) => Int32Array.from({ length }, () => Math.floor(random() * vocabSize));

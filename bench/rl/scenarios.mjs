@@ -1,15 +1,6 @@
 // What reinforcement learning sends, as token ids: made from a seed, so that both builds get the same.
 
-/** Numbers in [0, 1) from a seed (mulberry32). */
-export const randomOf = (seed) => {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-};
+import { seededRandom } from "@tinklet/wire/entropy";
 
 const idsOf = (random, vocabSize) => (length) =>
   Array.from({ length }, () => 3 + Math.floor(random() * (vocabSize - 3)));
@@ -33,7 +24,7 @@ const policyDatum = (prompt, answer, random) => {
 
 /** Groups of answers to one prompt each; `prompts` are token ids. */
 export const groups = (prompts, { answers = 8, longest = 6, vocabSize, seed }) => {
-  const random = randomOf(seed);
+  const random = seededRandom(seed);
   const ids = idsOf(random, vocabSize);
   return prompts.flatMap((prompt) =>
     Array.from({ length: answers }, () => policyDatum(prompt, ids(2 + Math.floor(random() * (longest - 1))), random)),
@@ -45,7 +36,7 @@ export const groups = (prompts, { answers = 8, longest = 6, vocabSize, seed }) =
  * again, which are other tokens than those sampled.
  */
 export const conversations = ({ count = 64, turns = 10, start = 120, answer = 40, reply = 32, vocabSize, seed }) => {
-  const random = randomOf(seed);
+  const random = seededRandom(seed);
   const ids = idsOf(random, vocabSize);
   const first = ids(start);
   return Array.from({ length: count }, () => {
@@ -60,7 +51,7 @@ export const conversations = ({ count = 64, turns = 10, start = 120, answer = 40
 
 /** Sequences that share their first tokens and nothing else; all of them count. */
 export const sharing = ({ count, length, shared, vocabSize, seed }) => {
-  const ids = idsOf(randomOf(seed), vocabSize);
+  const ids = idsOf(seededRandom(seed), vocabSize);
   const first = ids(shared);
   return Array.from({ length: count }, () => [...first, ...ids(length - shared)]);
 };

@@ -1,5 +1,6 @@
 /** `@tinklet/cookbook`: data, rendering, training loops and the record of a run, over the `tinklet` SDK. */
 
+export { seededRandom } from "@tinklet/wire/entropy";
 export type { Sampler, Scorer, Service, TrainedStep, Trainer } from "./clients.ts";
 export { type BeforeStep, budget, type PlannedStep, plannedStep, spentBy, type TokenCounts } from "./cost/budget.ts";
 export {
@@ -48,9 +49,6 @@ export {
 } from "./data/render.ts";
 export {
   type Action,
-  type AdvantageKind,
-  advantageKinds,
-  advantagesOf,
   Conversation,
   type ConversationOptions,
   callTools,
@@ -61,7 +59,6 @@ export {
   type EpisodeFailure,
   type Game,
   type GroupReward,
-  groupTokens,
   type MakeEnvs,
   type MessageEnv,
   type MessageStep,
@@ -160,6 +157,7 @@ export {
   withLoggers,
 } from "./loggers/index.ts";
 export type { AdamOptions } from "./loops/adam.ts";
+export { type AdvantageKind, advantageKinds, advantagesOf, groupTokens } from "./loops/advantages.ts";
 export type { KlOptions } from "./loops/kl-advantages.ts";
 export { evaluateNll, inputTokens, lossTokens, meanNll } from "./loops/nll.ts";
 export {
@@ -214,7 +212,7 @@ export {
   type TeacherTargetsOptions,
   teacherTargets,
 } from "./loops/teacher-targets.ts";
-export { derivedSeed, permutation, seededRandom } from "./random.ts";
+export { derivedSeed, permutation } from "./random.ts";
 export {
   defineRecipe,
   type Finished,

@@ -1,15 +1,6 @@
 /** Seeded randomness: everything is a pure function of a seed, so that resuming needs no saved state. */
 
-/** Numbers in [0, 1) from a 32-bit seed (mulberry32). */
-export function seededRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+import { seededRandom } from "@tinklet/wire/entropy";
 
 /** The numbers 0 to `length - 1` in a random order. */
 export function permutation(length: number, seed: number): number[] {

@@ -39,3 +39,14 @@ export function replaceEntropy(replacement: Entropy): () => void {
 /** Random bytes as hexadecimal digits. */
 export const randomHex = (bytes: number): string =>
   Array.from(entropy.bytes(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Numbers in [0, 1) from a 32-bit seed (mulberry32): the same seed gives the same numbers. */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

@@ -1,6 +1,6 @@
 /** Seeded random numbers. Each part of a simulation has a generator of its own, so that one more draw in one part does not move the others. */
 
-import { random } from "../../../packages/server/src/testing/random.ts";
+import { seededRandom } from "@tinklet/wire/entropy";
 
 /** A 32-bit hash of two numbers. */
 export function mix(a: number, b: number): number {
@@ -22,7 +22,7 @@ export class Random {
   readonly fraction: () => number;
 
   constructor(seed: number, part = "") {
-    this.fraction = random(mix(seed >>> 0, hashText(part)));
+    this.fraction = seededRandom(mix(seed >>> 0, hashText(part)));
   }
 
   /** A whole number from 0 to `limit` - 1. */

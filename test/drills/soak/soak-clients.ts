@@ -6,9 +6,9 @@
  */
 import { createHash } from "node:crypto";
 import { decodeSampleResponse } from "@tinklet/wire";
+import { seededRandom } from "@tinklet/wire/entropy";
 import { readTar } from "../../../packages/conformance/src/archive.ts";
 import { Datum, ModelInput, ServiceClient } from "../../../packages/sdk/src/index.ts";
-import { random } from "../../../packages/server/src/testing/random.ts";
 
 const [url, secondsText, seedText, keyText] = process.argv.slice(2) as [string, string, string, string];
 const keys = keyText.split(",") as [string, string];
@@ -27,7 +27,7 @@ process.on("unhandledRejection", (error) => void wrong.push(`unhandled rejection
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const digest = (value: unknown) => createHash("sha256").update(JSON.stringify(value)).digest("hex").slice(0, 16);
 const tokensOf = (seed: number, length: number) => {
-  const draw = random(seed);
+  const draw = seededRandom(seed);
   return Array.from({ length }, () => 3 + Math.floor(draw() * 4000));
 };
 
@@ -325,7 +325,7 @@ async function client(
   id: number,
   round: (draw: () => number, n: number) => Promise<void>,
 ): Promise<void> {
-  const draw = random(Number(seedText) * 1000 + id);
+  const draw = seededRandom(Number(seedText) * 1000 + id);
   for (let n = 0; Date.now() < until; n++) {
     try {
       await round(draw, n);

@@ -11,7 +11,7 @@ import { codecs } from "../../../packages/models/src/weights/codecs.ts";
 import { halfRotationRow } from "../../../packages/models/src/weights/gguf-names.ts";
 import { openModel } from "../../../packages/models/src/weights/open-model.ts";
 import type { OpenedModel, TensorInfo } from "../../../packages/models/src/weights/types.ts";
-import { seededRandom } from "../../fixtures/models/random.ts";
+import { createRandom } from "../../fixtures/models/random.ts";
 import { writeTinyGguf, writeTinyModel, writeTinyShards } from "../../fixtures/models/tiny-models.ts";
 import { ggufMutations, indexMutations, type Mutate, type Mutation, safetensorsMutations } from "./mutations.ts";
 
@@ -64,7 +64,7 @@ export async function runDrill(count: number, seed: number): Promise<DrillReport
       prepared.push({ subject, original: readFileSync(subject.file), reference });
     }
     const report: DrillReport = { cases: 0, refused: {}, loaded: 0, failures: [] };
-    const random = seededRandom(seed);
+    const random = createRandom(seed);
     for (let i = 0; i < count; i++) {
       const { subject, original, reference } = prepared[i % prepared.length] as (typeof prepared)[number];
       const mutation = random.pick(subject.mutations)(original, random);

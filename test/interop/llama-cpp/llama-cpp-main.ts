@@ -12,7 +12,7 @@ import {
   writePeft,
 } from "@tinklet/models";
 import { readConfig, weightShapes } from "@tinklet/models/config";
-import { seededRandom } from "../../fixtures/models/random.ts";
+import { createRandom } from "../../fixtures/models/random.ts";
 import { families, randomModel } from "../../fixtures/models/random-model.ts";
 
 const folder = process.argv[2] as string;
@@ -101,7 +101,7 @@ async function vocabularyOf(engine: Engine) {
 for (const [name, family] of Object.entries(families)) {
   const base = join(folder, name.replaceAll(" ", "-"));
   const { adapter, config } = await randomModel(base, family);
-  const random = seededRandom(11);
+  const random = createRandom(11);
   const prompts = Array.from({ length: 20 }, (_, i) =>
     Array.from({ length: 3 + i }, () => random.integer(config.vocabSize)),
   );
@@ -112,7 +112,7 @@ const engine = await openEngine(bundledModelFolder(), { inThread: true, threads:
 const prompts = await Promise.all(texts.map((text) => engine.tokenizer.encode(text)));
 const shapes = weightShapes(readConfig(engine.info.config));
 await engine.close();
-const random = seededRandom(5);
+const random = createRandom(5);
 const weights = Object.fromEntries(
   [...shapes]
     .filter(([, { length }]) => length === 2)

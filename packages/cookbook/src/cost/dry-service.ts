@@ -13,9 +13,9 @@ import {
   TensorData,
   type Tokenizer,
 } from "@tinklet/sdk";
+import { seededRandom } from "@tinklet/wire/entropy";
 import type { Sampler, Scorer, Service, Trainer } from "../clients.ts";
 import { inputTokens } from "../loops/nll.ts";
-import { seededRandom } from "../random.ts";
 import { sumOf, type TokenCounts } from "./budget.ts";
 
 /** Length of an answer that was given no limit, in tokens. */

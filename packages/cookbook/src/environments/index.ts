@@ -34,11 +34,7 @@ export { type Game, type MoveResult, selfPlay } from "./self-play.ts";
 export { type ToolEnvOptions, toolEnv } from "./tool-env.ts";
 export { callTools, type StandardSchema, type Tool, type ToolAnswer, type ToolOptions, tool } from "./tools.ts";
 export {
-  type AdvantageKind,
-  advantageKinds,
-  advantagesOf,
   continues,
-  groupTokens,
   type PolicyDatum,
   type PolicyTokens,
   toPolicyDatum,

@@ -1,6 +1,7 @@
 // Conversations, tools and games: prompts that continue, calls that are checked, a trajectory per player.
 import { createChat } from "@tinklet/models/chat";
 import { describe, expect, it } from "vitest";
+import { groupTokens } from "../loops/advantages.ts";
 import { letterTokenizer } from "../testing/letter-tokenizer.ts";
 import { ScriptedSampler } from "../testing/scripted-sampler.ts";
 import { messageEnvs } from "./message-env.ts";
@@ -9,7 +10,7 @@ import { rolloutGroups } from "./rollout.ts";
 import { type Game, selfPlay } from "./self-play.ts";
 import { toolEnv } from "./tool-env.ts";
 import { callTools, type StandardSchema, tool } from "./tools.ts";
-import { advantagesOf, groupTokens, toPolicyDatum, trajectoryTokens } from "./trajectory-data.ts";
+import { toPolicyDatum, trajectoryTokens } from "./trajectory-data.ts";
 
 const tokenizer = letterTokenizer();
 const chat = createChat(tokenizer);
@@ -62,14 +63,6 @@ describe("the continuation rule", () => {
     const all = trajectoryTokens(groups[0]!.trajectories[0]!, 1);
     expect(all.length).toBe(3);
     expect(forgetful.decode(all[1]!.tokens)).toContain("assistant\nab<end>\n<start>user\nq1");
-  });
-});
-
-describe("advantagesOf", () => {
-  it("centres, normalises, and is exactly 0 for equal rewards", () => {
-    expect(advantagesOf([1, 0, 0, 1])).toEqual([0.5, -0.5, -0.5, 0.5]);
-    expect(advantagesOf([3, 1], "normalised").map((value) => value.toFixed(3))).toEqual(["1.000", "-1.000"]);
-    expect(advantagesOf(new Array(10).fill(0.1))).toEqual(new Array(10).fill(0));
   });
 });
 

@@ -7,11 +7,12 @@ import { InvalidInputError, type SamplingParamsInput } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
 import type { Trainer } from "../clients.ts";
 import type { PromptTokens } from "../cost/prompt-tokens.ts";
-import { type Action, advantagesOf, type EnvGroup, type TrajectoryGroup } from "../environments/index.ts";
+import type { Action, EnvGroup, TrajectoryGroup } from "../environments/index.ts";
 import { only, policyGradientNames } from "../option-names.ts";
 import type { CheckpointRecord, MetricsRow, RunFolder } from "../runs/run-folder.ts";
 import type { RunResult } from "../runs/run-result.ts";
 import type { AdamOptions } from "./adam.ts";
+import { advantagesOf } from "./advantages.ts";
 import { type ReinforcementOptions, reinforcementNames, trainReinforcement } from "./reinforcement.ts";
 import type { Schedule } from "./schedule.ts";
 

@@ -7,15 +7,10 @@ import { type AdamParamsInput, combineOutputs, type ForwardBackwardOutput, Inval
 import { omitUndefined } from "@tinklet/wire/options";
 import type { Trainer } from "../clients.ts";
 import type { TokenCounts } from "../cost/budget.ts";
-import {
-  type Action,
-  groupTokens,
-  type PolicyTokens,
-  type TrajectoryGroup,
-  toPolicyDatum,
-} from "../environments/index.ts";
+import { type Action, type PolicyTokens, type TrajectoryGroup, toPolicyDatum } from "../environments/index.ts";
 import { isUsable } from "../environments/rollout.ts";
 import { settled } from "../settled.ts";
+import { groupTokens } from "./advantages.ts";
 import { addKlAdvantages, type Distance } from "./kl-advantages.ts";
 import type { ReinforcementOptions } from "./reinforcement.ts";
 import type { StepRollouts } from "./rollouts-ahead.ts";

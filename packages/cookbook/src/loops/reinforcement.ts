@@ -8,14 +8,7 @@ import { InvalidInputError, type LossFnConfig, type SamplingParamsInput } from "
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import type { TokenCounts } from "../cost/budget.ts";
 import type { PromptTokens } from "../cost/prompt-tokens.ts";
-import {
-  type AdvantageKind,
-  advantageKinds,
-  type EnvGroup,
-  type EpisodeFailure,
-  type RolloutSettings,
-  type TrajectoryGroup,
-} from "../environments/index.ts";
+import type { EnvGroup, EpisodeFailure, RolloutSettings, TrajectoryGroup } from "../environments/index.ts";
 import { checkRollout, rolloutSettingNames } from "../environments/rollout.ts";
 import {
   type RecordedEvent,
@@ -27,6 +20,7 @@ import {
 import { rolloutMetrics, rolloutSummaries } from "../runs/rollout-records.ts";
 import type { RunResult } from "../runs/run-result.ts";
 import { type AdamOptions, adamParams } from "./adam.ts";
+import { type AdvantageKind, advantageKinds } from "./advantages.ts";
 import { distanceMetrics, type KlOptions } from "./kl-advantages.ts";
 import { addingTrainer, type PolicyStep, trainedLogprobs, trainStep } from "./policy-step.ts";
 import { RolloutsAhead, type StepRollouts } from "./rollouts-ahead.ts";

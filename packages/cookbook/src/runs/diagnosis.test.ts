@@ -1,6 +1,7 @@
 /** Every defect is named and no healthy run is accused, on synthetic curves whose seeds were not used to choose the thresholds (1 to 40 and 1201 to 1640 were). */
+
+import { seededRandom } from "@tinklet/wire/entropy";
 import { expect, test } from "vitest";
-import { seededRandom } from "../random.ts";
 import { Diagnosis, type FindingCode } from "./diagnosis.ts";
 
 const seeds = [101, 102, 103, 104, 105];

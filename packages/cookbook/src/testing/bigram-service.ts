@@ -16,9 +16,9 @@ import {
   TensorData,
   type TopkLogprobs,
 } from "@tinklet/sdk";
+import { seededRandom } from "@tinklet/wire/entropy";
 import type { Sampler, Scorer, Service, TrainedStep, Trainer } from "../clients.ts";
 import { inputTokens } from "../loops/nll.ts";
-import { seededRandom } from "../random.ts";
 
 interface State {
   readonly weights: Float64Array;

@@ -1,8 +1,8 @@
-/** A byte-level BPE tokenizer with about 270 tokens for tests, as the contents of its files. */
+/** Byte-level BPE tokenizers for tests, as the contents of their files: of any settings, and one with about 270 tokens. */
 import type { TokenizerFiles } from "../tokenizer/types.ts";
 
 /** The 256 characters that represent bytes in byte-level BPE, in byte order. */
-function byteCharacters(): string[] {
+export function byteCharacters(): string[] {
   const plain = (byte: number) => (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
   let shifted = 256;
   return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(plain(byte) ? byte : shifted++));
@@ -16,12 +16,19 @@ const chatml =
   "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" +
   "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-/** Token ids: bytes 0 to 255, merges from 256, special tokens from 265. */
-export const tinyTokenizer = {
-  "tokenizer.json": JSON.stringify({
+/** The `tokenizer.json` of a byte-level BPE tokenizer. `special`: tokens with their ids. */
+export function byteLevelTokenizer(options: {
+  readonly vocab: Readonly<Record<string, number>>;
+  readonly special: Readonly<Record<string, number>>;
+  readonly merges?: readonly string[];
+  readonly postProcessor?: object;
+  /** Whether text is split into words before the merges. */
+  readonly splitsWords: boolean;
+}): string {
+  return JSON.stringify({
     version: "1.0",
-    added_tokens: special.map((content, i) => ({
-      id: tokens.length + i,
+    added_tokens: Object.entries(options.special).map(([content, id]) => ({
+      id,
       content,
       single_word: false,
       lstrip: false,
@@ -30,13 +37,13 @@ export const tinyTokenizer = {
       special: true,
     })),
     normalizer: null,
-    pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true },
-    post_processor: {
-      type: "TemplateProcessing",
-      single: [{ SpecialToken: { id: "<|begin|>", type_id: 0 } }, { Sequence: { id: "A", type_id: 0 } }],
-      pair: [],
-      special_tokens: { "<|begin|>": { id: "<|begin|>", ids: [tokens.length], tokens: ["<|begin|>"] } },
+    pre_tokenizer: {
+      type: "ByteLevel",
+      add_prefix_space: false,
+      trim_offsets: true,
+      use_regex: options.splitsWords,
     },
+    post_processor: options.postProcessor ?? null,
     decoder: { type: "ByteLevel", add_prefix_space: true, trim_offsets: true, use_regex: true },
     model: {
       type: "BPE",
@@ -46,9 +53,25 @@ export const tinyTokenizer = {
       end_of_word_suffix: null,
       fuse_unk: false,
       byte_fallback: false,
-      vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
-      merges: merges.map((merge) => merge.split(" ")),
+      vocab: options.vocab,
+      merges: (options.merges ?? []).map((merge) => merge.split(" ")),
     },
+  });
+}
+
+/** Token ids: bytes 0 to 255, merges from 256, special tokens from 265. */
+export const tinyTokenizer = {
+  "tokenizer.json": byteLevelTokenizer({
+    vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
+    special: Object.fromEntries(special.map((content, i) => [content, tokens.length + i])),
+    merges,
+    postProcessor: {
+      type: "TemplateProcessing",
+      single: [{ SpecialToken: { id: "<|begin|>", type_id: 0 } }, { Sequence: { id: "A", type_id: 0 } }],
+      pair: [],
+      special_tokens: { "<|begin|>": { id: "<|begin|>", ids: [tokens.length], tokens: ["<|begin|>"] } },
+    },
+    splitsWords: true,
   }),
   "tokenizer_config.json": JSON.stringify({
     bos_token: "<|begin|>",

@@ -2,17 +2,7 @@
 // each call is held against what the server really applied. The same body runs in the test suite (on a fake clock, without
 // sockets) and by `node packages/sdk/src/testing/fault-drill-main.mjs` (over sockets, on a clock that runs fast).
 
-/** A small seeded generator (mulberry32): the same seed, the same faults. */
-export function random(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
+import { seededRandom } from "@tinklet/wire/entropy";
 
 const status = (code, more = {}) => ({ kind: "status", status: code, body: { detail: `scripted ${code}` }, ...more });
 const delivery = (how, executed) => ({ kind: "delivery", delivery: how, executed });
@@ -91,7 +81,7 @@ const faultsOf = (operation) =>
 
 /** One request in `oneIn` breaks; now and then a storm breaks nearly all for a while. */
 export function faultScript(seed, oneIn = 8) {
-  const next = random(seed);
+  const next = seededRandom(seed);
   let storm = 0;
   const counts = {};
   const script = ({ operation }) => {
@@ -176,7 +166,7 @@ export async function drill(sdk, { calls, seed, stub, client, wait, jumpClock = 
   const take = () => left-- > 0;
 
   async function sampling(worker) {
-    const next = random(seed * 37 + worker);
+    const next = seededRandom(seed * 37 + worker);
     for (let i = 0; left > 0; ) {
       // A new client now and then, so that a poll for all its samples begins anew.
       const sampler = await insist(() => service.createSamplingClient({ baseModel: "stub/model" }));
@@ -202,7 +192,7 @@ export async function drill(sdk, { calls, seed, stub, client, wait, jumpClock = 
 
   async function training(worker) {
     const trainer = await insist(() => service.createLoraTrainingClient({ baseModel: "stub/model" }));
-    const next = random(seed * 31 + worker);
+    const next = seededRandom(seed * 31 + worker);
     /** For each call, in order: what it must look like to the server, and whether it succeeded. */
     const made = [];
     while (take()) {

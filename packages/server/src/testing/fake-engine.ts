@@ -15,8 +15,8 @@ import {
   type SampleResult,
   type TensorOutput,
 } from "@tinklet/engine";
+import { seededRandom } from "@tinklet/wire/entropy";
 import { AdapterTable, engineWithoutModel, filledLora, nameA, nameB, width } from "./engine-parts.ts";
-import { random } from "./random.ts";
 
 export interface FakeEngineOptions {
   readonly contextLength?: number;
@@ -71,7 +71,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
   const fresh = (lora: AdapterState["lora"]): Adapter => {
     const size = 2 * width * lora.rank;
     const zeros = () => new Float32Array(size);
-    const draw = random(lora.seed);
+    const draw = seededRandom(lora.seed);
     const weights = zeros().map((_, i) => (i < size / 2 ? draw() - 0.5 : 0));
     return { lora, step: 0, weights, m: zeros(), v: zeros(), gradient: zeros() };
   };
@@ -157,7 +157,7 @@ export function fakeEngine(options: FakeEngineOptions = {}): Engine {
     );
     const stop = Array.isArray(params.stop) ? new Set(params.stop as readonly unknown[]) : new Set<unknown>();
     const sequences = Array.from({ length: numSamples }, (_, i) => {
-      const draw = random(seed + i + shift + Array.from(prompt).reduce((a, b) => a + b, 0));
+      const draw = seededRandom(seed + i + shift + Array.from(prompt).reduce((a, b) => a + b, 0));
       const tokens: number[] = [];
       let stopReason: "stop" | "length" = "length";
       const fixed = reply?.(request, i);

@@ -4,7 +4,7 @@
  */
 import { gzipSync } from "node:zlib";
 import { compressZstd, contract } from "@tinklet/wire";
-import { type Random, random } from "./random.ts";
+import { seededRandom } from "@tinklet/wire/entropy";
 import { passBytes, TestServer } from "./test-server.ts";
 
 export interface FuzzReport {
@@ -18,6 +18,8 @@ export interface FuzzReport {
   readonly hanging: string[];
   readonly heapGrowthBytes: number;
 }
+
+type Random = () => number;
 
 const pick = <T>(draw: Random, items: readonly T[]): T => items[Math.floor(draw() * items.length)]!;
 
@@ -203,7 +205,7 @@ export async function fuzz(
   seed: number,
   settle: () => Promise<void> = async () => {},
 ): Promise<FuzzReport> {
-  const draw = random(seed);
+  const draw = seededRandom(seed);
   const server = await TestServer.open({
     limits: { bodyBytes: 200_000, decompressedBytes: 1_000_000, gapMs: 50, pollMs: 50, pendingPerTenant: 100_000 },
   });

@@ -4,7 +4,6 @@ import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
 import { environment, type FoundServer, localDataDir, startLocal } from "@tinklet/sdk/environment";
 import type { DeviceChoice, LocalServer, LocalServerOptions } from "@tinklet/server";
 import type { Studio } from "@tinklet/wire";
-import { omitUndefined } from "@tinklet/wire/options";
 import type { Output } from "./output/output.ts";
 import type { Input } from "./parse.ts";
 

@@ -5,7 +5,7 @@
 
 import { deepStrictEqual, ok } from "node:assert";
 import type { Engine, TrainingDatum } from "../../../../packages/engine/src/types.ts";
-import { seededRandom } from "../../../fixtures/models/random.ts";
+import { createRandom } from "../../../fixtures/models/random.ts";
 
 /** The greedy continuation of `prompt`, as ids and text. */
 export async function writeGreedily(engine: Engine, prompt: readonly number[], maxTokens: number) {
@@ -39,7 +39,7 @@ const advice = [
 
 /** Made-up weather reports: one form, many contents, unlike anything that a small model says by itself. */
 export function weatherReports(count: number, seed: number): string[] {
-  const random = seededRandom(seed);
+  const random = createRandom(seed);
   return Array.from({ length: count }, () => {
     const degrees = random.integer(30);
     return (
