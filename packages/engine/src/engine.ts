@@ -25,7 +25,8 @@ import { startThread } from "./worker/start-thread.ts";
 /** Transport of calls to a core. */
 interface Link {
   readonly info: ModelInfo;
-  call(method: string, args: readonly unknown[]): Promise<unknown>;
+  /** The method of the core with this name. */
+  method<Method extends keyof EngineCore>(name: Method): EngineCore[Method];
   sample(request: SampleRequest, onToken: ((event: TokenEvent) => void) | undefined): SampleHandle;
   /** Idempotent. */
   close(): Promise<void>;
@@ -34,11 +35,7 @@ interface Link {
 /** A core on the calling thread. */
 const directLink = (core: EngineCore): Link => ({
   info: core.info,
-  call: (method, args) =>
-    (core[method as keyof EngineCore] as (...given: readonly unknown[]) => Promise<unknown>).apply(
-      core,
-      args as unknown[],
-    ),
+  method: (name) => (core[name] as (...args: never[]) => unknown).bind(core) as EngineCore[typeof name],
   sample: (request, onToken) => core.sample(request, onToken),
   close: () => core.close(),
 });
@@ -74,9 +71,8 @@ async function workerLink(
     for (const { reject } of pending.values()) reject(ended);
     pending.clear();
   };
-  const send = (message: ToWorker): void => worker.postMessage(message);
   // The thread stops by itself and reports it: terminating it while it loads the native runtime would end the process.
-  const abort = (): void => send({ type: "abort" });
+  const abort = (): void => worker.postMessage({ type: "abort" } satisfies ToWorker);
   signal?.addEventListener("abort", abort);
   if (signal?.aborted) abort();
   const info = await new Promise<ModelInfo>((resolve, reject) => {
@@ -131,7 +127,13 @@ async function workerLink(
       const apart = largeCalls.has(method) ? detachArrays(args) : undefined;
       try {
         // before the call is registered: a message that cannot be sent gets no answer
-        send({ type: "call", id, method, ...(apart ? { args: apart.args, places: apart.places } : { args }) });
+        const call: ToWorker = {
+          type: "call",
+          id,
+          method,
+          ...(apart ? { args: apart.args, places: apart.places } : { args }),
+        };
+        worker.postMessage(call);
       } catch (cause) {
         return reject(notSent(method, cause));
       }
@@ -143,7 +145,7 @@ async function workerLink(
       sendChunks(apart.arrays, sendPiece, () => pending.has(id)).catch((cause: unknown) => {
         pending.delete(id);
         reject(notSent(method, cause));
-        send({ type: "cancel", id });
+        worker.postMessage({ type: "cancel", id } satisfies ToWorker);
       });
     }).finally(() => {
       if (pending.size === 0) worker.unref();
@@ -161,10 +163,10 @@ async function workerLink(
   let closing: Promise<void> | undefined;
   return {
     info,
-    call: (method, args) => ask(method, args).result,
+    method: (name) => ((...args: unknown[]) => ask(name, args).result) as unknown as EngineCore[typeof name],
     sample: (request, onToken) => {
       const { id, result } = ask<SampleResult>("sample", [request, onToken !== undefined], onToken);
-      return { result, cancel: () => send({ type: "cancel", id }) };
+      return { result, cancel: () => worker.postMessage({ type: "cancel", id } satisfies ToWorker) };
     },
     close: () => {
       closing ??= shutDown();
@@ -235,33 +237,31 @@ export async function openEngine(source: string, options: EngineOptions = {}): P
         await openCore(source, plain, { notice, progress: (progress) => onProgress?.(progress), deviceLock, ...more }),
       )
     : await workerLink(source, plain, { ...(onProgress ? { onProgress } : {}), onNotice: notice, ...more });
-  const call = <Method extends string & keyof Engine>(method: Method): Engine[Method] =>
-    ((...args: unknown[]) => link.call(method, args)) as Engine[Method];
   const close = (): Promise<void> => link.close();
   return {
     info: link.info,
     tokenizer: {
-      encode: (text, given) => link.call("encode", [text, given]) as Promise<number[]>,
-      decode: (ids, given) => link.call("decode", [ids, given]) as Promise<string>,
-      applyChatTemplate: (messages, given) => link.call("applyChatTemplate", [messages, given]) as Promise<number[]>,
+      encode: link.method("encode"),
+      decode: link.method("decode"),
+      applyChatTemplate: link.method("applyChatTemplate"),
     },
-    createAdapter: call("createAdapter"),
-    adapterInfo: call("adapterInfo"),
-    deleteAdapter: call("deleteAdapter"),
-    forward: call("forward"),
-    forwardBackward: call("forwardBackward"),
-    optimStep: call("optimStep"),
-    snapshot: call("snapshot"),
-    importSnapshot: call("importSnapshot"),
-    deleteSnapshot: call("deleteSnapshot"),
-    exportState: call("exportState"),
-    importState: call("importState"),
-    loadState: call("loadState"),
-    savePeft: call("savePeft"),
-    readPeft: call("readPeft"),
-    saveMerged: call("saveMerged"),
+    createAdapter: link.method("createAdapter"),
+    adapterInfo: link.method("adapterInfo"),
+    deleteAdapter: link.method("deleteAdapter"),
+    forward: link.method("forward"),
+    forwardBackward: link.method("forwardBackward"),
+    optimStep: link.method("optimStep"),
+    snapshot: link.method("snapshot"),
+    importSnapshot: link.method("importSnapshot"),
+    deleteSnapshot: link.method("deleteSnapshot"),
+    exportState: link.method("exportState"),
+    importState: link.method("importState"),
+    loadState: link.method("loadState"),
+    savePeft: link.method("savePeft"),
+    readPeft: link.method("readPeft"),
+    saveMerged: link.method("saveMerged"),
     sample: (request, given = {}) => sampleWith(link, request, given),
-    stats: call("stats"),
+    stats: link.method("stats"),
     close,
     [Symbol.asyncDispose]: close,
   };

@@ -14,7 +14,7 @@ function setup() {
   const reporter = new Reporter({ clock, logger, logLevel: "info", onEvent: (event) => events.push(event) });
   const context = { clock, background: clock, reporter };
   const start = <T>(work: FutureWork<T>, options: Partial<FutureOptions> = {}) =>
-    APIFuture.start(context, { requestType: "OptimStep", ...options }, work);
+    new APIFuture(context, { requestType: "OptimStep", ...options }, work);
   /** A future whose end the test decides. */
   const open = (options: Partial<FutureOptions> = {}) => {
     let control: {

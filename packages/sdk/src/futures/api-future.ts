@@ -116,7 +116,8 @@ export class APIFuture<T> implements Promise<T> {
   #observed = false;
   #submissionObserved = false;
 
-  private constructor(context: FutureContext, options: FutureOptions, work: FutureWork<T>) {
+  /** Starts the work. @internal */
+  constructor(context: FutureContext, options: FutureOptions, work: FutureWork<T>) {
     this.#context = context;
     this.#state = new FutureState(options.requestType, options.subject, options.metadata);
     this.#startedAtMs = context.clock.monotonic();
@@ -138,11 +139,6 @@ export class APIFuture<T> implements Promise<T> {
       () => this.#settled(undefined),
       (error: unknown) => this.#settled(error),
     );
-  }
-
-  /** Starts work. @internal */
-  static start<T>(context: FutureContext, options: FutureOptions, work: FutureWork<T>): APIFuture<T> {
-    return new APIFuture(context, options, work);
   }
 
   #late(timeoutMs: number): APITimeoutError {

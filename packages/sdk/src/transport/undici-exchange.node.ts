@@ -73,13 +73,7 @@ export class UndiciExchange implements Exchange {
     if (this.#closed) return Promise.reject(new APIConnectionError("The client is closed.", { code: "closed" }));
     const { method, url, timeoutMs } = request;
     const facts = { method, url, timeoutMs };
-    return this.#dispatch(request).then((answer) =>
-      answer.encoding === undefined ? answer : this.#decoded(facts, answer, answer.encoding),
-    );
-  }
-
-  #dispatch(request: HttpRequest): Promise<Received> {
-    return new Promise<Received>((resolve, reject) => {
+    const received = new Promise<Received>((resolve, reject) => {
       const handler = new Exchanging(request, this.#clock, this.#maxResponseBytes, resolve, reject);
       const { origin, path, host } = splitUrl(request.url);
       const { body, length } = handler.outgoing(request.body);
@@ -97,6 +91,9 @@ export class UndiciExchange implements Exchange {
         handler,
       );
     });
+    return received.then((answer) =>
+      answer.encoding === undefined ? answer : this.#decoded(facts, answer, answer.encoding),
+    );
   }
 
   async #decoded(request: RequestFacts, answer: Received, encoding: string): Promise<HttpResponse> {

@@ -69,16 +69,6 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     return { bytes, wire: (route.isJson?.(request) ?? true) ? readJson(bytes, api.limits) : undefined };
   };
 
-  const dispatch = async (route: KeyRoute, call: Call): Promise<Response> => {
-    try {
-      const input = route.validate?.(call);
-      return await route.answer(call, input);
-    } catch (error) {
-      await route.onFailure?.(call, error);
-      throw error;
-    }
-  };
-
   const answer = async (route: AppRoute, request: Request, url: URL, inFlight: RequestInFlight): Promise<Response> => {
     const { onSent } = inFlight;
     const arrived = { request, url, onSent, bytes: new Uint8Array(0), wire: undefined };
@@ -88,7 +78,13 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     }
     const caller = authenticate(route, arrived, inFlight);
     const call = { ...arrived, caller, ...(await readWithinLimits(route, request, inFlight)) };
-    const response = await dispatch(route, call);
+    let response: Response;
+    try {
+      response = await route.answer(call, route.validate?.(call));
+    } catch (error) {
+      await route.onFailure?.(call, error);
+      throw error;
+    }
     const { signIn: id } = caller;
     return id === undefined ? response : endingWithSignIn(response, (end) => signIn.untilSignedOut(id, end));
   };

@@ -70,36 +70,12 @@ export function contractRoutes(options: Options): (method: string, path: string)
   const hosted = hostedCheck(options.strict, api.log);
   const logUnknown = unknownFieldLog(api);
 
-  const validate = (operation: Operation, params: Received["params"], call: Call): Received => {
-    const { query, body } = schemasOf(operation);
-    if (operation === "optimStep") refuseOtherOptimizers(call.wire);
-    const received = {
-      params,
-      query: query?.decode(Object.fromEntries(call.url.searchParams)),
-      body: body?.decode(call.wire),
-    };
-    logUnknown(operation, call.wire);
-    hosted.check(operation, received.body ?? received.query);
-    return received;
-  };
-  const answer = async (operation: Operation, call: Call, received: unknown): Promise<Response> => {
-    const value = isPass(operation)
-      ? await handlers[operation](call, passForm(operation, call.request))
-      : await (handlers[operation] as (received: unknown, call: Call) => Promise<unknown>)(received, call);
-    const { response } = schemasOf(operation);
-    const answered =
-      value instanceof Response
-        ? value
-        : jsonAnswer(value === undefined || response === undefined ? {} : response.encode(value as object));
-    await api.queue.context.store.db.synced(); // what the response acknowledges survives a power cut
-    return answered;
-  };
-
   return (method, path) => {
     const match = matchRoute(method, path);
     if (match === undefined) return undefined;
     const { operation, params } = match;
     const { carries } = contract[operation] as Route;
+    const { query, body, response } = schemasOf(operation);
     return {
       label: operation,
       access: "key",
@@ -108,10 +84,30 @@ export function contractRoutes(options: Options): (method: string, path: string)
       checkOrigin,
       bounds: boundsOf(carries, api),
       isJson: (request) => !isProto(request) && !isForm(request),
-      answer: (call, received) => answer(operation, call, received),
       ...(carries === "adapter" ? { checkHeaders: checkForm } : {}),
-      // passes are decoded by their handler, which reports errors in their data through the future
-      ...(isPass(operation) ? {} : { validate: (call) => validate(operation, params, call) }),
+      validate: ({ url, wire }): Received | undefined => {
+        if (isPass(operation)) return undefined; // decoded by its handler, which reports errors in the data through the future
+        if (operation === "optimStep") refuseOtherOptimizers(wire);
+        const received = {
+          params,
+          query: query?.decode(Object.fromEntries(url.searchParams)),
+          body: body?.decode(wire),
+        };
+        logUnknown(operation, wire);
+        hosted.check(operation, received.body ?? received.query);
+        return received;
+      },
+      answer: async (call, received) => {
+        const value = isPass(operation)
+          ? await handlers[operation](call, passForm(operation, call.request))
+          : await (handlers[operation] as (received: unknown, call: Call) => Promise<unknown>)(received, call);
+        const answered =
+          value instanceof Response
+            ? value
+            : jsonAnswer(value === undefined || response === undefined ? {} : response.encode(value as object));
+        await api.queue.context.store.db.synced(); // what the response acknowledges survives a power cut
+        return answered;
+      },
       ...(numberedKinds[operation] === undefined
         ? {}
         : { onFailure: (call, error) => useUpNumber(api, operation, call, error) }),

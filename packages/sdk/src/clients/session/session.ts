@@ -39,7 +39,7 @@ import type { CallOptions, SendOptions } from "../../transport/transport.ts";
 import { type ClientOptions, checkClientOptions } from "../options.ts";
 import { OffPolicyWarning } from "../sampling/off-policy-warning.ts";
 import { SampleLimits } from "../sampling/sample-limits.ts";
-import { type Instruments, type Measured, noInstruments } from "./instruments.ts";
+import { type Instruments, noInstruments } from "./instruments.ts";
 import { Telemetry, telemetryEnabled } from "./telemetry.ts";
 
 const heartbeatMs = 10_000;
@@ -398,16 +398,14 @@ export class Session {
         Object.entries(options.metadata ?? {}).map(([key, value]) => [`tinker.metadata.${key}`, value]),
       ),
     });
-    let told: FutureState | undefined;
-    const future = APIFuture.start(this.futures, options, (state, signal) => {
-      told = state;
-      return work(state, signal);
-    });
+    const future = new APIFuture(this.futures, options, work);
     this.#live.add(future);
     // Not in the work function, which does not run if the call is aborted before it starts.
     future.settled((error) => {
       this.#live.delete(future);
-      measure(measured, told, error);
+      const { requestId } = future;
+      if (requestId !== undefined) measured.set({ "tinker.request_id": requestId });
+      measured.end(error);
       if (error instanceof TinkerError && !future.aborted) this.telemetry?.exception(error);
     });
     return future;
@@ -471,12 +469,6 @@ export class Session {
     if (this.#connecting.begun) await this.telemetry?.close();
     await this.transport.close();
   }
-}
-
-function measure(measured: Measured, state: FutureState | undefined, error: unknown): void {
-  const requestId = state?.requestIds[0];
-  if (requestId !== undefined) measured.set({ "tinker.request_id": requestId });
-  measured.end(error);
 }
 
 /** `TINKER_TAGS` as the Python SDK reads it: set but empty is one empty tag. */

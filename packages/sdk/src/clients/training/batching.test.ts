@@ -82,10 +82,6 @@ describe("M-602 chunks of a batch", () => {
   test("the estimate of each chunk comes with it", () => {
     expect(chunkData([datum(1), datum(2), datum(3)], limits(2, 1e9)).map((chunk) => chunk.bytes)).toEqual([12, 12]);
   });
-  test("an empty batch is refused by name", () => {
-    expect(() => chunkData([], limits(1, 1))).toThrow(InvalidInputError);
-    expect(() => chunkData([], limits(1, 1))).toThrow(/^data: /);
-  });
   test("keeps order, keeps everything, obeys both limits, and closes no chunk early", () => {
     const tokens = fc.array(fc.nat(12), { minLength: 1, maxLength: 40 });
     fc.assert(

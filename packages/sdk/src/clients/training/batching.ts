@@ -4,7 +4,6 @@
  */
 
 import type { ClientConfigResponse, Datum, ModelInput, ModelInputChunk } from "@tinklet/wire/client";
-import { InvalidInputError } from "@tinklet/wire/errors";
 
 /** Bytes of a text token in a training request, where tokens are packed as int32. */
 const trainingBytesPerToken = 4;
@@ -64,7 +63,6 @@ export interface DataChunk {
  * @throws {@link InvalidInputError} naming `data` when the batch is empty.
  */
 export function chunkData(data: readonly Datum[], limits: ChunkLimits): DataChunk[] {
-  if (data.length === 0) throw new InvalidInputError("data", "must hold at least one datum");
   const chunks: DataChunk[] = [];
   let current: Datum[] = [];
   let bytes = 0;

@@ -59,39 +59,31 @@ export function refuseOtherOptimizers(wire: unknown): void {
   if (typeof params === "object" && params !== null) checkOptimizerType("optimizer_params", params.type ?? null);
 }
 
-/** Submits a JSON request of an existing model to the queue. */
-async function submitJson(
-  api: Api,
-  call: Call,
-  kind: RequestKind,
-  { modelId, seqId }: { modelId: string; seqId?: number | undefined },
-  extra: { resolvedParams?: ResolvedParams; ignore?: readonly string[]; payload?: Uint8Array } = {},
-): Promise<{ requestId: string; modelId: string }> {
-  const model = openModel(api, call, modelId);
-  const requestId = await api.queue.submitTraining(
-    {
-      ...common(api, call, model),
-      kind,
-      modelId,
-      ...numbered(seqId),
-      fingerprint: fingerprintJson(kind, call.wire, extra.ignore),
-      payload: extra.payload ?? call.bytes,
-      payloadType: "json",
-      tokens: 0,
-      ...omitUndefined({ resolvedParams: extra.resolvedParams && { ...extra.resolvedParams } }),
-    },
-    model,
-  );
-  return { requestId, modelId };
-}
-
 export function trainingHandlers(api: Api): Pick<Handlers, TrainingOperation> {
-  const submit = (
+  /** Submits a JSON request of an existing model to the queue. */
+  const submit = async (
     call: Call,
     kind: RequestKind,
-    at: { modelId: string; seqId?: number | undefined },
-    extra?: Parameters<typeof submitJson>[4],
-  ) => submitJson(api, call, kind, at, extra);
+    { modelId, seqId }: { modelId: string; seqId?: number | undefined },
+    extra: { resolvedParams?: ResolvedParams; ignore?: readonly string[]; payload?: Uint8Array } = {},
+  ): Promise<{ requestId: string; modelId: string }> => {
+    const model = openModel(api, call, modelId);
+    const requestId = await api.queue.submitTraining(
+      {
+        ...common(api, call, model),
+        kind,
+        modelId,
+        ...numbered(seqId),
+        fingerprint: fingerprintJson(kind, call.wire, extra.ignore),
+        payload: extra.payload ?? call.bytes,
+        payloadType: "json",
+        tokens: 0,
+        ...omitUndefined({ resolvedParams: extra.resolvedParams && { ...extra.resolvedParams } }),
+      },
+      model,
+    );
+    return { requestId, modelId };
+  };
 
   const createModel: Handlers["createModel"] = async ({ body }, call) => {
     const session = openSession(api, call, body.sessionId);

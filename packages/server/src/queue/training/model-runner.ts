@@ -269,14 +269,14 @@ export class ModelRunner {
       }
       case "forward_backward": {
         const pass = passOf(context, job);
-        const result = await this.#timed(() => this.#pass(adapter, pass, true));
+        const result = await this.#timed(this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
         const part = passPart(pass, result, job.tokens);
         return { body: passResult(result), type: "proto", usage: { training: job.tokens }, part };
       }
       case "optim_step": {
         const params = optimParams(payloadOf(context, job));
-        const { metrics } = await this.#timed(() => engine.optimStep(adapter, params));
+        const { metrics } = await this.#timed(engine.optimStep(adapter, params));
         this.#gradientsClean = true;
         const gradientNorm = metrics["unclipped_grad_l2:mean"];
         return {
@@ -360,12 +360,12 @@ export class ModelRunner {
     for (const row of replayRequests(context.store.db.sql, this.id, after)) {
       const payload = row.payload!;
       if (row.kind === "optim_step") {
-        await this.#timed(() => engine.optimStep(adapter, optimParams(payload)));
+        await this.#timed(engine.optimStep(adapter, optimParams(payload)));
         this.#gradientsClean = true;
         this.#meter.reset();
       } else if (row.kind === "forward_backward") {
         const pass = decodePass(payload, row.payload_type);
-        const result = await this.#timed(() => this.#pass(adapter, pass, true));
+        const result = await this.#timed(this.#pass(adapter, pass, true));
         this.#gradientsClean = false;
         this.#meter.add(passPart(pass, result, row.tokens));
       }
@@ -374,9 +374,10 @@ export class ModelRunner {
     return count;
   }
 
-  async #timed<T>(call: () => Promise<T>): Promise<T> {
+  /** Adds the time of a call of the engine to the time that a restore would take. */
+  async #timed<T>(call: Promise<T>): Promise<T> {
     const started = this.#engineContext.context.clock.monotonic();
-    const value = await call();
+    const value = await call;
     this.#unsavedMs += this.#engineContext.context.clock.monotonic() - started;
     return value;
   }
