@@ -7,7 +7,6 @@ import type { Caller } from "./access/auth.ts";
 import { checkHostName } from "./access/hosts.ts";
 import { atPublicUrl } from "./access/public-url.ts";
 import { describeError, problemAnswer } from "./answers.ts";
-import type { Call } from "./api.ts";
 import { readJson } from "./body/body.ts";
 import type { Peer } from "./body/peer.ts";
 import { unexpected } from "./chat/answer-chat.ts";

@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { Datum, decodeBase64, ModelInput, type ModelInputChunk, TensorData } from "@tinklet/wire";
-import { InvalidInputError } from "@tinklet/wire/errors";
 import { omitUndefined } from "@tinklet/wire/options";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

@@ -1,8 +1,4 @@
-/** Tool calls that a client demands, over the real engine with a small random model: every reply is a call whose arguments fit the schema. */
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { openEngine, type SampleRequest } from "@tinklet/engine";
+import type { SampleRequest } from "@tinklet/engine";
 import { tokenizerFromFiles } from "@tinklet/models/tokenizer";
 import { stringifyJson } from "@tinklet/wire";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";

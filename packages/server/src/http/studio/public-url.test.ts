@@ -92,7 +92,10 @@ test.each([
 test("a public URL needs keys, and printed links begin with it", async () => {
   const model = { name: "m", open: async () => fakeEngine() };
   const options = { models: [model], port: 0, log: "off", studio, publicUrl } as const;
-  await expect(serve(options)).rejects.toMatchObject({ code: "no_keys", hint: expect.stringMatching(/^Configure keys/) });
+  await expect(serve(options)).rejects.toMatchObject({
+    code: "no_keys",
+    hint: expect.stringMatching(/^Configure keys/),
+  });
   await using server = await serve({ ...options, apiKeys });
   expect([server.publicUrl, server.studioUrl("/runs")]).toEqual([publicUrl, `${publicUrl}/#/runs`]);
   expect(server.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
