@@ -25,6 +25,19 @@ const { paths = {} } = ts.getParsedCommandLineOfConfigFile(
 )!.options;
 const aliases = vitestConfig.resolve?.alias as { find: RegExp; replacement: string }[];
 
+it("every file that a README of a source folder links to exists", () => {
+  const readmes = folders.map((folder) => `${folder}/src/README.md`).filter((file) => existsSync(path(file)));
+  expect(readmes.length).toBeGreaterThan(0);
+  for (const readme of readmes) {
+    const links = [...readFileSync(path(readme), "utf8").matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link!);
+    expect(links.length, readme).toBeGreaterThan(0);
+    expect(
+      links.filter((link) => !existsSync(path(`${readme.replace("README.md", "")}${link}`))),
+      readme,
+    ).toEqual([]);
+  }
+});
+
 describe.each(folders)("%s", (folder) => {
   const manifest = read<Manifest>(`${folder}/package.json`);
   // what is built; the other entries are plain files, or patterns of files that nobody here imports by name

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { MemoryError } from "./errors.ts";
 import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
-import { KvCache } from "./sample/cache.ts";
+import { KvCache } from "./sample/kv-cache.ts";
 import { tinyConfig } from "./testing/tiny-model.ts";
 
 it("takes its share of the container, where that is smaller than the machine", () => {

@@ -6,8 +6,8 @@ import { totalmem } from "node:os";
 import type { ModelConfig } from "@tinklet/models/config";
 import { MemoryError } from "./errors.ts";
 import { nativeHint, wasmBytes } from "./runtime/ort.ts";
-import { KvCache } from "./sample/cache.ts";
 import type { Packing } from "./sample/extender.ts";
+import { KvCache } from "./sample/kv-cache.ts";
 import type { RuntimeName } from "./types.ts";
 
 /** Default share of the machine's memory. */

@@ -11,7 +11,7 @@ import { createDeviceRuntime } from "./runtime/device-runtime.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
 import { loadNativeRuntime, loadWasmRuntime, nativeHint } from "./runtime/ort.ts";
 import type { Runtime } from "./runtime/runtime.ts";
-import { KvCache } from "./sample/cache.ts";
+import { KvCache } from "./sample/kv-cache.ts";
 import type { EngineOptions } from "./types.ts";
 import { type GateMemory, gatedRuntime, throughGate } from "./worker/native-call-gate.ts";
 

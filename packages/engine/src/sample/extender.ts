@@ -5,14 +5,14 @@ import type { LoadedModel } from "../model/load.ts";
 import { RopeCache } from "../model/rope.ts";
 import { createProgramCache } from "../runtime/program-cache.ts";
 import { f32, i32, type Program, type Runtime, type Value } from "../runtime/runtime.ts";
-import { type AdapterStack, selectionOf, stackAdapters } from "./adapters.ts";
-import type { Past } from "./cache.ts";
 import { fuseWeights } from "./fused.ts";
 import { extendGraph, queryRows, scoreTail } from "./graph.ts";
 import { lengthOf } from "./kv-block.ts";
+import type { Past } from "./kv-cache.ts";
 import type { PrefillRun } from "./prefill.ts";
 import { type PromptPiece, prefillInputs } from "./prefill-inputs.ts";
 import { type RowLimits, rowLimits } from "./run-rows.ts";
+import { type AdapterStack, selectionOf, stackAdapters } from "./stack-adapters.ts";
 
 /** Programs with packed weights: none, those for decoding, or also those for prompts. */
 export type Packing = "none" | "decoding" | "all";

@@ -27,9 +27,9 @@ import {
 import { attend, scoresOf } from "../model/attention.ts";
 import { type HeadInputs, headInputs, logitsOf } from "../model/head.ts";
 import { type Attend, buildLayers, embeddingTable, headRows, type LoraInputs } from "../model/transformer.ts";
-import { rankBlock } from "./adapters.ts";
 import { fusedLinears, promptLinears } from "./fused.ts";
 import { uncutTerms } from "./run-rows.ts";
+import { rankBlock } from "./stack-adapters.ts";
 
 export interface ExtendKey {
   /** Decoding (one new token for each of many sequences) instead of prefill. */

@@ -1,9 +1,9 @@
 /** Sequences whose KV cache is in host arrays, extended by the programs of any runtime. */
 import type { LoadedModel } from "../model/load.ts";
 import type { Runtime } from "../runtime/runtime.ts";
-import { KvCache } from "./cache.ts";
 import { decodeRows, Extender, type Packing } from "./extender.ts";
 import { type HostBlock, type KvBlock, recut, takeBlocks } from "./kv-block.ts";
+import { KvCache } from "./kv-cache.ts";
 import { type PrefillRunner, prefill, scoredLogits } from "./prefill.ts";
 import { startsOf } from "./prefill-inputs.ts";
 import { blockTokens } from "./prefix-cache.ts";

@@ -4,7 +4,7 @@
  */
 import { createRandom } from "../random.ts";
 import type { PromptTargets, SampleResult } from "../types.ts";
-import { argmax, pick } from "./pick.ts";
+import { argmax, chooseToken } from "./choose-token.ts";
 import type { Distribution } from "./prefix-cache.ts";
 
 export interface PromptQuestions {
@@ -62,7 +62,7 @@ export const promptRows = (length: number, questions: PromptQuestions): PromptRo
       for (const cell of cells.get(row) ?? []) logprobs[cell] = logprobOf(targets!.tokens[cell]!);
       const greedy = temperature === 0 || Number.isNaN(probabilities[0]);
       for (let i = row * k; i < (row + 1) * k; i++) {
-        const token = greedy ? argmax(logits) : pick(probabilities, { topK: -1, topP: 1 }, random());
+        const token = greedy ? argmax(logits) : chooseToken(probabilities, { topK: -1, topP: 1 }, random());
         drawn.tokenIds[i] = token;
         drawn.logprobs[i] = logprobOf(token);
       }

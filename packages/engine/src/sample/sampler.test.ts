@@ -13,8 +13,8 @@ import { type Compute, toleranceOf } from "../testing/rounding.ts";
 import { tinyModel, wideShape } from "../testing/tiny-model.ts";
 import { Trainer } from "../train/trainer.ts";
 import type { SampledSequence, SampleRequest, SampleResult, SamplingParams } from "../types.ts";
-import { KvCache } from "./cache.ts";
-import { pick } from "./pick.ts";
+import { chooseToken } from "./choose-token.ts";
+import { KvCache } from "./kv-cache.ts";
 import { Sampler, type SamplerOptions } from "./sampler.ts";
 
 const runtime = (await loadNativeRuntime(1)).runtime ?? createInterpreter();
@@ -666,7 +666,7 @@ describe("pick", () => {
 
   it("is the inverse of the distribution function", () => {
     const counts = new Float64Array(5);
-    for (let i = 0; i < 10_000; i++) counts[pick(probabilities, { topK: -1, topP: 1 }, (i + 0.5) / 10_000)]!++;
+    for (let i = 0; i < 10_000; i++) counts[chooseToken(probabilities, { topK: -1, topP: 1 }, (i + 0.5) / 10_000)]!++;
     counts.forEach((count, id) => {
       expect(count / 10_000).toBeCloseTo(probabilities[id]!, 3);
     });
@@ -684,7 +684,7 @@ describe("pick", () => {
           running += weight;
           return running > at * total;
         });
-        const found = pick(weights, { topK: -1, topP: 1 }, at);
+        const found = chooseToken(weights, { topK: -1, topP: 1 }, at);
         expect(weights[found]).toBeGreaterThan(0);
         if (at < 1 - 1e-12) expect(found, `${at} of ${size}`).toBe(plain);
       }
@@ -693,7 +693,7 @@ describe("pick", () => {
 
   it("keeps the k best, then the smallest set that holds p", () => {
     const all = (topK: number, topP: number): number[] =>
-      [...new Set(Array.from({ length: 1000 }, (_, i) => pick(probabilities, { topK, topP }, i / 1000)))].sort();
+      [...new Set(Array.from({ length: 1000 }, (_, i) => chooseToken(probabilities, { topK, topP }, i / 1000)))].sort();
     expect(all(2, 1)).toEqual([1, 3]);
     expect(all(-1, 0.69)).toEqual([1, 3]);
     expect(all(-1, 0.71)).toEqual([1, 3, 4]);
@@ -709,7 +709,9 @@ describe("pick", () => {
     for (const k of [1, 2, 40, 512, 513, 2999, 5000]) {
       // Above 512, every draw sorts all tokens, which is slow: a few draws are sufficient.
       const draws = k > 512 ? 40 : 4000;
-      const found = new Set(Array.from({ length: draws }, (_, i) => pick(weights, { topK: k, topP: 1 }, i / draws)));
+      const found = new Set(
+        Array.from({ length: draws }, (_, i) => chooseToken(weights, { topK: k, topP: 1 }, i / draws)),
+      );
       const expected = new Set(order.slice(0, k));
       expect([...found].filter((id) => !expected.has(id))).toEqual([]);
       if (k <= 512) expect(found.size).toBe(k);

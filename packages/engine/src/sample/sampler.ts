@@ -24,12 +24,13 @@ import type {
   SamplingParams,
   TokenEvent,
 } from "../types.ts";
+import { argmax, best, type Choice, chooseToken } from "./choose-token.ts";
 import { createPagedSequences } from "./device/paged-sequences.ts";
 import type { Packing } from "./extender.ts";
 import { createHostSequences } from "./host-sequences.ts";
 import type { KvBlock } from "./kv-block.ts";
+import { narrowed, readShape, type Shape, shaped } from "./logits-processors.ts";
 import { overflowSlots } from "./overflow-slots.ts";
-import { argmax, best, type Choice, pick } from "./pick.ts";
 import { isScored, type Prefilled, type PromptScores, unscoredTokens } from "./prefill.ts";
 import {
   blockTokens,
@@ -39,7 +40,6 @@ import {
   type PrefixQuery,
 } from "./prefix-cache.ts";
 import type { Decoded, DecodeRow, Drawn, DrawOptions, Sequences } from "./sequences.ts";
-import { narrowed, readShape, type Shape, shaped } from "./shape.ts";
 import { type StopRules, StopWatch, stopRules } from "./stop.ts";
 
 const notFinite = "the model's output is not a number: its weights, or the adapter's, are broken or overflow";
@@ -565,7 +565,9 @@ export class Sampler {
     const wanted = allowed ? narrowed(free, allowed, coldness) : free;
     // Only logits that overflow at this temperature give NaN probabilities: then the largest logit has probability 1.
     const greedy = temperature === 0 || Number.isNaN(wanted.probabilities[0]);
-    const choice = greedy ? argmax(wanted.logits) : pick(wanted.probabilities, job.choice, random ?? sequence.random());
+    const choice = greedy
+      ? argmax(wanted.logits)
+      : chooseToken(wanted.probabilities, job.choice, random ?? sequence.random());
     const token = allowed ? allowed[choice]! : choice;
     const logprobOf = (id: number): number => Math.min(0, row.logits[id]! - row.logSumExp);
     if (shape) sequence.counts.set(token, (sequence.counts.get(token) ?? 0) + 1);

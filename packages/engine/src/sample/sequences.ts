@@ -3,8 +3,8 @@
  * (`device/paged-sequences.ts`).
  */
 import type { AdapterWeights } from "../adapter/adapter.ts";
+import type { Choice } from "./choose-token.ts";
 import type { KvBlock } from "./kv-block.ts";
-import type { Choice } from "./pick.ts";
 import type { Prefilled, PrefillJob } from "./prefill.ts";
 import type { Distribution } from "./prefix-cache.ts";
 

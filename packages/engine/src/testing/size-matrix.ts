@@ -7,7 +7,7 @@ import type { LoadedModel } from "../model/load.ts";
 import { createRandom } from "../random.ts";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import type { Runtime } from "../runtime/runtime.ts";
-import { best } from "../sample/pick.ts";
+import { best } from "../sample/choose-token.ts";
 import { Sampler } from "../sample/sampler.ts";
 import { Trainer } from "../train/trainer.ts";
 import type { LossRequest, SampleRequest, SampleResult, TrainingDatum } from "../types.ts";

@@ -1,10 +1,10 @@
-/** Draws on a device compared with `pick`, with equal random numbers. */
+/** Draws on a device compared with `chooseToken`, with equal random numbers. */
 import { afterAll, describe, expect, it } from "vitest";
 import { createRandom } from "../../random.ts";
 import { createInterpreterDevice } from "../../runtime/interpreter-device.ts";
 import { f32 } from "../../runtime/runtime.ts";
 import { openTestDevice, runtimeOf, testKinds } from "../../testing/devices.ts";
-import { argmax, type Choice, pick } from "../pick.ts";
+import { argmax, type Choice, chooseToken } from "../choose-token.ts";
 import { blockOf, drawGraph } from "./draw-graph.ts";
 import { type DrawRow, drawRows, drawTables, isFiltered } from "./draw-inputs.ts";
 
@@ -28,7 +28,7 @@ const softmaxOf = (logits: Float32Array, coldness: number): Float32Array => {
   return weights.map((weight) => weight / sum);
 };
 
-/** Whether `pick` may choose a token if the random number and all running sums have float32 rounding errors. */
+/** Whether `chooseToken` may choose a token if the random number and all running sums have float32 rounding errors. */
 const isAcceptable = (
   token: number,
   logits: Float32Array,
@@ -38,7 +38,9 @@ const isAcceptable = (
   const probabilities = softmaxOf(logits, 1 / temperature);
   // Each sum errs by at most one rounding per term: the blocks, and the weights of one block.
   const error = 2 ** -24 * 4 * (blockOf(logits.length) + logits.length / blockOf(logits.length) + 8);
-  const ends = [Math.max(0, value - error), Math.min(1, value + error)].map((x) => pick(probabilities, choice, x));
+  const ends = [Math.max(0, value - error), Math.min(1, value + error)].map((x) =>
+    chooseToken(probabilities, choice, x),
+  );
   // A larger number selects a later token, in the order of ids or of descending probability.
   const placeOf = (id: number): number => (isFiltered(choice) ? -probabilities[id]! : id);
   return placeOf(ends[0]!) <= placeOf(token) && placeOf(token) <= placeOf(ends[1]!);

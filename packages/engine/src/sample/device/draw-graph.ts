@@ -1,5 +1,5 @@
 /**
- * Draws a token for each row of logits, like `pick` with the same random number: temperature, top-k, top-p, min-p, then a search in running
+ * Draws a token for each row of logits, like `chooseToken` with the same random number: temperature, top-k, top-p, min-p, then a search in running
  * sums. Sums are float32 here and double on the host, so a random number very close to a boundary may select the neighbouring token.
  */
 import { product } from "../../graph/dims.ts";
@@ -176,7 +176,7 @@ export const drawTokens = (
   graph.output("logit", gatherElements(graph, logits, asIndices(graph, drawn)));
 };
 
-/** The draw alone, for given logits; tests compare it with `pick`. */
+/** The draw alone, for given logits; tests compare it with `chooseToken`. */
 export const drawGraph = (vocabSize: number, filtered: boolean): Graph => {
   const graph = new Graph();
   drawTokens(graph, graph.input("logits", ["rows", vocabSize]), { vocabSize, filtered });

@@ -1,6 +1,6 @@
 /** Lays out the inputs of a draw, row by row. */
 import { f32, i32, type Value } from "../../runtime/runtime.ts";
-import type { Choice } from "../pick.ts";
+import type { Choice } from "../choose-token.ts";
 import { belowOne, blockOf, drawInputs, filterInputs, idsInput, mostCandidates, ranksInput } from "./draw-graph.ts";
 
 export interface DrawRow {

@@ -16,6 +16,7 @@ import { f32, i32, type Value } from "../../runtime/runtime.ts";
 import { DeviceAdapters } from "../../train/device-adapters.ts";
 import { ResidentTables } from "../../train/resident-tables.ts";
 import { type KvBlock, lengthOf } from "../kv-block.ts";
+import { plain, shaped } from "../logits-processors.ts";
 import {
   type Prefilled,
   type PrefillJob,
@@ -28,7 +29,6 @@ import {
 import { startsOf } from "../prefill-inputs.ts";
 import type { Distribution } from "../prefix-cache.ts";
 import type { Decoded, DecodeRow, DrawOptions, Sequences } from "../sequences.ts";
-import { plain, shaped } from "../shape.ts";
 import { drawRows, drawTables, isFiltered } from "./draw-inputs.ts";
 import { forEachSide, type PageKey, pageGraph, pageNames, pageTokens } from "./page-graph.ts";
 import { type PageBlock, PagePool, pageBytes, pagesOf } from "./pages.ts";

@@ -111,7 +111,7 @@ const kept = (probabilities: Float32Array, { topK, topP }: Choice): number[] => 
 };
 
 /** @param random - in [0, 1) */
-export const pick = (probabilities: Float32Array, choice: Choice, random: number): number => {
+export const chooseToken = (probabilities: Float32Array, choice: Choice, random: number): number => {
   const { topK, topP, minP = 0 } = choice;
   if (topK <= 0 && topP >= 1 && minP <= 0) return walkBlocks(probabilities, random);
   const all = kept(probabilities, choice);

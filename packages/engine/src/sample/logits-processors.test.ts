@@ -3,9 +3,9 @@ import { describe, expect, it } from "vitest";
 import { createInterpreter } from "../runtime/interpreter.ts";
 import { tinyModel } from "../testing/tiny-model.ts";
 import type { SampleRequest, SampleResult, SamplingParams, TokenEvent } from "../types.ts";
-import { pick } from "./pick.ts";
+import { chooseToken } from "./choose-token.ts";
+import { readShape, shaped } from "./logits-processors.ts";
 import { Sampler } from "./sampler.ts";
-import { readShape, shaped } from "./shape.ts";
 
 const model = tinyModel({ model_type: "qwen3" });
 const { vocabSize } = model.config;
@@ -93,7 +93,7 @@ describe("min-p", () => {
   const all = (choice: { topK?: number; topP?: number; minP: number }) =>
     [
       ...new Set(
-        Array.from({ length: 1000 }, (_, i) => pick(probabilities, { topK: -1, topP: 1, ...choice }, i / 1000)),
+        Array.from({ length: 1000 }, (_, i) => chooseToken(probabilities, { topK: -1, topP: 1, ...choice }, i / 1000)),
       ),
     ].sort();
   it("keeps what is likely beside the likeliest, behind top-k and top-p", () => {
