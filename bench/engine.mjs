@@ -56,7 +56,11 @@ const loading = async (root, threads, repeats) => {
   const folder = checkpoint(root, "1GB", GIGABYTE);
   const seconds = [];
   for (let repeat = -1; repeat < repeats; repeat++) {
-    const ours = await startPeer(process.execPath, [join(root, "bench/engine/ours.mjs"), folder, String(threads)]);
+    const ours = await startPeer(process.execPath, [
+      join(root, "bench/engine/ours.mjs"),
+      folder,
+      JSON.stringify({ threads }),
+    ]);
     const first = await ours.ask("generate", { batch: 1, prompt: 8, new: 1 });
     if (repeat >= 0) seconds.push(ours.ready.loadSeconds + first.seconds[0]); // the first round warms the file cache
     await ours.quit();
@@ -97,7 +101,11 @@ export default async ({ root, args }) => {
   for (const name of everything ? Object.keys(SHAPES) : chosen) {
     const shape = SHAPES[name];
     const folder = checkpoint(root, name);
-    const ours = await startPeer(process.execPath, [join(root, "bench/engine/ours.mjs"), folder, String(threads)]);
+    const ours = await startPeer(process.execPath, [
+      join(root, "bench/engine/ours.mjs"),
+      folder,
+      JSON.stringify({ threads }),
+    ]);
     const torch = await startPeer(python, [
       join(root, "bench/engine/torch_peer.py"),
       JSON.stringify(shape),
@@ -182,7 +190,11 @@ export default async ({ root, args }) => {
     const long = { "135M": { lengths: [512, 512], limit: 2.5 }, "596M": { lengths: [512], limit: 5.5 } }[name];
     if (!long) continue;
     // Training alone, in a fresh process: what sampling keeps would only blur the figure.
-    const fresh = await startPeer(process.execPath, [join(root, "bench/engine/ours.mjs"), folder, String(threads)]);
+    const fresh = await startPeer(process.execPath, [
+      join(root, "bench/engine/ours.mjs"),
+      folder,
+      JSON.stringify({ threads }),
+    ]);
     await fresh.ask("train", { lengths: long.lengths, steps: 2 });
     const { peakBytes } = await fresh.ask("memory");
     rows.push({

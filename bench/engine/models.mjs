@@ -8,6 +8,14 @@ export const SHAPES = {
   "596M": { vocab: 151936, width: 1024, layers: 28, heads: 16, kvHeads: 8, headDim: 128, mlp: 3072, qkNorm: true },
 };
 
+/** Larger shapes, for GPUs; their checkpoints are written in bfloat16. */
+export const GPU_SHAPES = {
+  "135M": SHAPES["135M"],
+  "596M": SHAPES["596M"],
+  "1.7B": { ...SHAPES["596M"], width: 2048, mlp: 6144, dtype: "BF16" },
+  "4B": { ...SHAPES["596M"], width: 2560, layers: 36, heads: 32, mlp: 9728, dtype: "BF16" },
+};
+
 /** A checkpoint of a gigabyte, to be loaded only. */
 export const GIGABYTE = {
   vocab: 32000,
@@ -64,7 +72,7 @@ export const trainingFlops = (shape, rank, length) => {
   return 2 * (shape.layers * perLayer - qkv * shape.width + 2 * shape.vocab * shape.width);
 };
 
-/** Path of a checkpoint of a shape, written on first use (float32, 40 MB to 2.4 GB). */
+/** Path of a checkpoint of a shape, written on first use (40 MB to 8 GB; float32 unless the shape says otherwise). */
 export const checkpoint = (root, name, shape = SHAPES[name]) => {
   const folder = join(root, ".cache", "bench", name);
   const file = join(folder, "model.safetensors");
@@ -86,11 +94,12 @@ export const checkpoint = (root, name, shape = SHAPES[name]) => {
     tie_word_embeddings: true,
   };
   writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+  const isHalf = shape.dtype === "BF16";
   const header = {};
   let end = 0;
   for (const [tensor, size] of tensors(shape)) {
-    const bytes = 4 * size.reduce((n, dim) => n * dim, 1);
-    header[tensor] = { dtype: "F32", shape: size, data_offsets: [end, end + bytes] };
+    const bytes = (isHalf ? 2 : 4) * size.reduce((n, dim) => n * dim, 1);
+    header[tensor] = { dtype: isHalf ? "BF16" : "F32", shape: size, data_offsets: [end, end + bytes] };
     end += bytes;
   }
   let text = JSON.stringify(header);
@@ -108,7 +117,10 @@ export const checkpoint = (root, name, shape = SHAPES[name]) => {
       state = (Math.imul(state, 1664525) + 1013904223) | 0;
       values[i] = tensor.includes("norm") ? 1 : (state / 2147483648) * gain;
     }
-    writeSync(fd, new Uint8Array(values.buffer));
+    const bits = isHalf ? new Uint16Array(new Uint32Array(values.buffer).map((word) => word >>> 16)) : values;
+    for (let at = 0; at < bits.byteLength; at += 2 ** 30) {
+      writeSync(fd, new Uint8Array(bits.buffer, at, Math.min(2 ** 30, bits.byteLength - at)));
+    }
   }
   closeSync(fd);
   renameSync(`${file}.tmp`, file);

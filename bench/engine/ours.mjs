@@ -1,12 +1,13 @@
-// Our side of the engine bench, in a process of its own so that its peak memory is its own. Speaks the same line protocol as
+// Our side of the benches `engine` and `gpu`, in a process of its own so that its peak memory is its own. Speaks the same line protocol as
 // torch_peer.py: one JSON command per line in, one JSON line out.
+//   ours.mjs FOLDER OPTIONS     options of openEngine, as JSON
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { openEngine } from "@tinklet/engine";
 
-const [folder, threads] = process.argv.slice(2);
+const [folder, options] = process.argv.slice(2);
 const start = performance.now();
-const engine = await openEngine(folder, { threads: Number(threads) });
+const engine = await openEngine(folder, JSON.parse(options));
 const loadSeconds = (performance.now() - start) / 1000;
 const { vocabSize } = engine.info;
 let adapterId;
@@ -43,6 +44,41 @@ const commands = {
     );
     return { seconds: [(performance.now() - begin) / 1000], tokens: batch * count };
   },
+  /** One importance-sampling step over groups of answers to prompts. */
+  async policy({ data, rank = 16 }) {
+    adapterId ??= (await engine.createAdapter({ rank, seed: 1, trainUnembed: false })).adapterId;
+    const list = data.map(({ tokens, prompt, advantage }) => {
+      const counts = (value) =>
+        Float32Array.from({ length: tokens.length - 1 }, (_, i) => (i >= prompt - 1 ? value : 0));
+      return {
+        tokens: Int32Array.from(tokens.slice(0, -1)),
+        lossFnInputs: {
+          target_tokens: { data: Int32Array.from(tokens.slice(1)) },
+          logprobs: { data: counts(-10) },
+          advantages: { data: counts(advantage) },
+        },
+      };
+    });
+    const begin = performance.now();
+    await Promise.all([
+      engine.forwardBackward(adapterId, { data: list, lossFn: "importance_sampling" }),
+      engine.optimStep(adapterId, { learningRate: 1e-6 }),
+    ]);
+    return {
+      seconds: [(performance.now() - begin) / 1000],
+      tokens: data.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    };
+  },
+  /** From a prompt to its first token, alone. */
+  async firstToken({ prompt, repeats }) {
+    const seconds = [];
+    for (let repeat = 0; repeat < repeats; repeat++) {
+      const begin = performance.now();
+      await engine.sample({ prompt: ids(prompt), params: { maxTokens: 1, temperature: 1 } });
+      seconds.push((performance.now() - begin) / 1000);
+    }
+    return { seconds, tokens: 1 };
+  },
   /** How long the caller's event loop is held up while the engine trains and samples: by its own work, and waiting for a core included. */
   async loop({ lengths, steps, batch, new: count }) {
     const schedule = `/proc/self/task/${process.pid}/schedstat`;
@@ -65,7 +101,7 @@ const commands = {
   },
 };
 
-console.log(JSON.stringify({ ready: true, loadSeconds, runtime: engine.info.runtime }));
+console.log(JSON.stringify({ ready: true, loadSeconds, runtime: engine.info.runtime, device: engine.info.device }));
 for await (const line of createInterface({ input: process.stdin })) {
   const { do: name, ...args } = JSON.parse(line);
   if (name === "quit") break;

@@ -1,10 +1,11 @@
-"""The PyTorch + transformers + PEFT side of the engine bench.
+"""The PyTorch + transformers + PEFT side of the benches `engine` and `gpu`: torch_peer.py SHAPE THREADS [DEVICE PRECISION].
 
 One process per model shape. Reads one JSON command per line on stdin, answers one JSON line on stdout, so that the
 bench can interleave runs of both sides. Settings are the best honest ones: threads = cores, SDPA attention, fused AdamW
 where it exists, inference mode for sampling.
 """
 
+import contextlib
 import json
 import resource
 import sys
@@ -15,6 +16,21 @@ from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 
+DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
+PRECISION = sys.argv[4] if len(sys.argv) > 4 else "float32"
+
+
+def autocast():
+    """PEFT keeps the matrices of an adapter in float32; autocast multiplies them in bfloat16."""
+    return torch.autocast(DEVICE, torch.bfloat16) if PRECISION == "bfloat16" else contextlib.nullcontext()
+
+
+def now():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def build(shape):
     common = dict(
         vocab_size=shape["vocab"], hidden_size=shape["width"], num_hidden_layers=shape["layers"],
@@ -23,7 +39,7 @@ def build(shape):
         attn_implementation="sdpa", bos_token_id=None, eos_token_id=None, pad_token_id=0,
     )
     config, cls = (Qwen3Config(**common), Qwen3ForCausalLM) if shape["qkNorm"] else (LlamaConfig(**common), LlamaForCausalLM)
-    return cls(config).to(torch.float32)
+    return cls(config).to(DEVICE, torch.bfloat16 if PRECISION == "bfloat16" else torch.float32)
 
 
 def with_lora(model, rank):
@@ -43,6 +59,7 @@ class Peer:
     def __init__(self):
         torch.set_num_threads(int(sys.argv[2]) if len(sys.argv) > 2 else 2)
         torch.manual_seed(0)
+        torch.set_float32_matmul_precision("high" if PRECISION == "tf32" else "highest")
         self.shape = json.loads(sys.argv[1])
         self.base = build(self.shape)
         self.model = None
@@ -57,7 +74,7 @@ class Peer:
         """Padded to the longest, as every transformers recipe does; labels of the padding are ignored."""
         self.training()
         longest = max(lengths)
-        ids = torch.randint(0, self.shape["vocab"], (len(lengths), longest))
+        ids = torch.randint(0, self.shape["vocab"], (len(lengths), longest), device=DEVICE)
         mask = torch.zeros_like(ids)
         for row, length in enumerate(lengths):
             mask[row, :length] = 1
@@ -65,34 +82,35 @@ class Peer:
         uniform = bool(mask.all())
         times = []
         for _ in range(steps):
-            start = time.perf_counter()
-            loss = self.model(input_ids=ids, attention_mask=None if uniform else mask, labels=labels).loss
+            start = now()
+            with autocast():
+                loss = self.model(input_ids=ids, attention_mask=None if uniform else mask, labels=labels).loss
             loss.backward()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
-            times.append(time.perf_counter() - start)
+            times.append(now() - start)
         return {"seconds": times, "tokens": sum(lengths)}
 
     def generate(self, batch, prompt, new):
         model = self.base
         model.eval()
-        ids = torch.randint(0, self.shape["vocab"], (batch, prompt))
+        ids = torch.randint(0, self.shape["vocab"], (batch, prompt), device=DEVICE)
         with torch.inference_mode():
-            start = time.perf_counter()
+            start = now()
             model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=True, top_k=0, temperature=1.0,
                            min_new_tokens=new, max_new_tokens=new)
-            seconds = time.perf_counter() - start
+            seconds = now() - start
         return {"seconds": [seconds], "tokens": batch * new}
 
     def policy(self, data, batch):
         """One importance-sampling step over prompts with answers, padded as transformers does, sorted by length so that little is."""
         self.training()
         data = sorted(data, key=lambda datum: len(datum["tokens"]))
-        start = time.perf_counter()
+        start = now()
         for at in range(0, len(data), batch):
             part = data[at:at + batch]
             longest = max(len(datum["tokens"]) for datum in part)
-            ids = torch.zeros((len(part), longest), dtype=torch.long)
+            ids = torch.zeros((len(part), longest), dtype=torch.long)  # filled on the host, then moved
             mask = torch.zeros_like(ids)
             counts = torch.zeros((len(part), longest - 1))
             for row, datum in enumerate(part):
@@ -101,14 +119,18 @@ class Peer:
                 mask[row, :length] = 1
                 counts[row, datum["prompt"] - 1:length - 1] = datum["advantage"]
             uniform = bool(mask.all())
-            logits = self.model(input_ids=ids, attention_mask=None if uniform else mask).logits[:, :-1]
+            ids, mask, counts = ids.to(DEVICE), mask.to(DEVICE), counts.to(DEVICE)
+            with autocast():
+                logits = self.model(input_ids=ids, attention_mask=None if uniform else mask).logits[:, :-1].float()
             chosen = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(2)
             (-(torch.exp(chosen - chosen.detach()) * counts).sum()).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return {"seconds": [time.perf_counter() - start], "tokens": sum(len(datum["tokens"]) for datum in data)}
+        return {"seconds": [now() - start], "tokens": sum(len(datum["tokens"]) for datum in data)}
 
     def memory(self):
+        if DEVICE == "cuda":
+            return {"peakBytes": torch.cuda.max_memory_allocated()}
         return {"peakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 

@@ -3,12 +3,12 @@
  * caches and adapters. Shares do not depend on current use, so that the same call always succeeds or always fails.
  */
 import { totalmem } from "node:os";
-import type { ModelConfig } from "@tinklet/models/config";
+import { type ModelConfig, weightShapes } from "@tinklet/models/config";
 import { MemoryError } from "./errors.ts";
 import { nativeHint, wasmBytes } from "./runtime/ort.ts";
 import type { Packing } from "./sample/extender.ts";
 import { KvCache } from "./sample/kv-cache.ts";
-import type { RuntimeName } from "./types.ts";
+import type { Precision, RuntimeName } from "./types.ts";
 
 /** Default share of the machine's memory. */
 const defaultShare = 0.8;
@@ -46,6 +46,16 @@ export interface MemoryPlan {
   readonly adapterBytes: number;
 }
 
+/** Memory of the frozen weights. With bfloat16 the head also needs its matrix in float32 while it computes. */
+export function weightsBytesOf(config: ModelConfig, precision: Precision = "float32"): number {
+  const isHalf = precision === "bfloat16";
+  let bytes = isHalf ? 4 * config.vocabSize * config.hiddenSize : 0;
+  for (const shape of weightShapes(config).values()) {
+    bytes += shape.reduce((count, dim) => count * dim, isHalf && shape.length === 2 ? 2 : 4);
+  }
+  return bytes;
+}
+
 /**
  * Divides the budget.
  * @throws MemoryError if weights and programs leave less than a tenth of their size.
@@ -56,7 +66,7 @@ export function planMemory(
 ): MemoryPlan {
   const isWasm = runtime === "wasm";
   const fits = (bytes: number, limit: number): boolean => bytes * 1.1 <= limit;
-  const weights = `${source} needs ${Math.ceil(weightsBytes / 1e6)} MB for its weights in float32`;
+  const weights = `${source} needs ${Math.ceil(weightsBytes / 1e6)} MB for its weights`;
   if (isWasm && !fits(wasmPrograms * weightsBytes, wasmBytes)) {
     const largest = Math.floor(wasmBytes / wasmPrograms / 1.1 / 1e6);
     throw new MemoryError(`${weights}, and WebAssembly's 4 GiB have room for at most ${largest} MB`, {

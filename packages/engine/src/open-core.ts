@@ -5,7 +5,7 @@ import { countParameters, endOfTextIds, type ModelConfig, readConfig } from "@ti
 import { EngineCore } from "./core.ts";
 import { openDevice } from "./device/open-device.ts";
 import { ConfigError, MemoryError } from "./errors.ts";
-import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
+import { defaultMemoryBudget, longestCached, planMemory, weightsBytesOf } from "./memory-plan.ts";
 import { loadModel } from "./model/load.ts";
 import { createDeviceRuntime } from "./runtime/device-runtime.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
@@ -67,6 +67,7 @@ async function openRuntime(options: PlainOptions, { notice, gate, deviceLock }: 
     gate,
     lock: deviceLock,
     memoryBudgetBytes: options.memoryBudgetBytes,
+    precision: options.precision,
   });
   if (device) return createDeviceRuntime(device); // its native calls pass the gate one by one
   const choose = () => chooseRuntime(options.runtime, { threads, notice });
@@ -105,7 +106,7 @@ export async function openCore(source: string, options: PlainOptions, callbacks:
     const { device } = runtime;
     const budget = device?.memoryBytes ?? options.memoryBudgetBytes ?? defaultMemoryBudget();
     const memory = planMemory(source, {
-      weightsBytes: parameters * 4,
+      weightsBytes: weightsBytesOf(config, device?.precision),
       budget,
       runtime: device === undefined ? runtime.name : "device",
     });
@@ -132,7 +133,14 @@ export async function openCore(source: string, options: PlainOptions, callbacks:
         origin: opened.origin,
         architecture: config.architecture,
         runtime: runtime.name,
-        ...(device && { device: { kind: device.kind, name: device.name, memoryBytes: device.memoryBytes } }),
+        ...(device && {
+          device: {
+            kind: device.kind,
+            name: device.name,
+            memoryBytes: device.memoryBytes,
+            precision: device.precision,
+          },
+        }),
         vocabSize: config.vocabSize,
         contextLength,
         hiddenSize: config.hiddenSize,

@@ -7,6 +7,8 @@ const runtimes: readonly unknown[] = ["auto", "native", "wasm", "interpreter"] s
 
 const devices: readonly unknown[] = ["auto", "cpu", "cuda", "webgpu"] satisfies EngineOptions["device"][];
 
+const precisions: readonly unknown[] = ["float32", "tf32", "bfloat16"] satisfies EngineOptions["precision"][];
+
 /** @throws InputError naming the option. */
 export function checkOptions(options: EngineOptions): void {
   for (const name of ["threads", "contextLength", "maxBatch"] as const) {
@@ -15,8 +17,12 @@ export function checkOptions(options: EngineOptions): void {
       throw new InputError(name, `${String(value)} is not a positive integer`);
     }
   }
-  const { memoryBudgetBytes, runtime, device }: { [Name in "memoryBudgetBytes" | "runtime" | "device"]?: unknown } =
-    options;
+  const {
+    memoryBudgetBytes,
+    runtime,
+    device,
+    precision,
+  }: { [Name in "memoryBudgetBytes" | "runtime" | "device" | "precision"]?: unknown } = options;
   if (memoryBudgetBytes !== undefined && !(Number.isFinite(memoryBudgetBytes) && (memoryBudgetBytes as number) > 0)) {
     throw new InputError("memoryBudgetBytes", `${String(memoryBudgetBytes)} is not a number of bytes`);
   }
@@ -25,6 +31,12 @@ export function checkOptions(options: EngineOptions): void {
   }
   if (device !== undefined && !devices.includes(device)) {
     throw new InputError("device", `must be one of ${devices.join(", ")}, got ${String(device)}`);
+  }
+  if (precision !== undefined && !precisions.includes(precision)) {
+    throw new InputError("precision", `must be one of ${precisions.join(", ")}, got ${String(precision)}`);
+  }
+  if (precision !== undefined && precision !== "float32" && (device === undefined || device === "cpu")) {
+    throw new InputError("precision", `${String(precision)} needs device cuda, the CPU computes in float32`);
   }
   if ((device === "cuda" || device === "webgpu") && (runtime === "wasm" || runtime === "interpreter")) {
     throw new InputError("device", `${device} needs the native runtime, got runtime ${String(runtime)}`);

@@ -255,6 +255,13 @@ export type RuntimeName = "native" | "wasm" | "interpreter";
 /** Where an engine computes: `auto` is CUDA, else WebGPU on real hardware, else the CPU. */
 export type DeviceChoice = "auto" | "cpu" | "cuda" | "webgpu";
 
+/**
+ * Arithmetic on a device. `float32`: exact products. `tf32`: products of float32 values on tensor cores, whose factors have a mantissa of 10
+ * bits. `bfloat16`: the base model's matrices in bfloat16, which halves their memory; other products as in `tf32`. LoRA matrices, log-probs,
+ * losses and AdamW are float32 in all of them.
+ */
+export type Precision = "float32" | "tf32" | "bfloat16";
+
 export interface EngineOptions {
   /** `auto` selects the native runtime if it is installed, otherwise WebAssembly with a notice. @defaultValue "auto" */
   readonly runtime?: "auto" | RuntimeName;
@@ -263,6 +270,8 @@ export interface EngineOptions {
    * runtime. See docs/gpu.md for what was tried. @defaultValue "cpu"
    */
   readonly device?: DeviceChoice;
+  /** `tf32` and `bfloat16` need CUDA; a device or runtime without them is a DeviceError. @defaultValue "float32" */
+  readonly precision?: Precision;
   /** Threads of the runtime. @defaultValue the number of cores */
   readonly threads?: number;
   /**
@@ -297,6 +306,7 @@ export interface DeviceInfo {
   readonly name: string;
   /** Limit of the engine's memory on the device, in bytes. */
   readonly memoryBytes: number;
+  readonly precision: Precision;
 }
 
 /** Description of an opened model. */

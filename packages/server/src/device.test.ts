@@ -37,7 +37,7 @@ const openOn = (...devices: readonly (DeviceInfo | undefined)[]): Promise<Tinkle
     })) as never,
     onNotice: (message) => notices.push(message),
   });
-const h200: DeviceInfo = { kind: "cuda", name: "NVIDIA H200", memoryBytes: 127.8e9 };
+const h200: DeviceInfo = { kind: "cuda", name: "NVIDIA H200", precision: "float32", memoryBytes: 127.8e9 };
 
 test("names its devices, and warns when a folder was used on another kind of device", async () => {
   const names: string[] = [];

@@ -1,5 +1,12 @@
 /** `@tinklet/server`: the Tinker API on your own machine. This file lists the public exports. */
-export { type DeviceChoice, type FoundDevice, type FoundRuntime, findDevices, findRuntime } from "@tinklet/engine";
+export {
+  type DeviceChoice,
+  type FoundDevice,
+  type FoundRuntime,
+  findDevices,
+  findRuntime,
+  type Precision,
+} from "@tinklet/engine";
 export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "@tinklet/wire";
 export { type ApiKey, hashApiKey, parseApiKeys } from "./http/access/auth.ts";
 export type { ServedModel } from "./http/api.ts";

@@ -1,5 +1,5 @@
 /** A server inside this process, for `ServiceClient.local()` and for tests. It opens a socket only if `port` is set. */
-import type { DeviceChoice, EngineOptions } from "@tinklet/engine";
+import type { DeviceChoice, EngineOptions, Precision } from "@tinklet/engine";
 import type { Studio } from "@tinklet/wire";
 import type { Clock } from "@tinklet/wire/clock";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -26,6 +26,8 @@ export interface LocalServerOptions {
   readonly clock?: Clock;
   /** Where the engine computes: `auto` is CUDA, else WebGPU on real hardware, else the CPU. @defaultValue "cpu" */
   readonly device?: DeviceChoice | undefined;
+  /** Arithmetic on a CUDA device. @defaultValue "float32" */
+  readonly precision?: Precision | undefined;
   /** Options of the engine: runtime, threads, memory budget. */
   readonly engine?: EngineOptions;
   /** Log format. @defaultValue "off" */
@@ -53,8 +55,8 @@ export interface LocalServer {
  * ```
  */
 export async function createLocalServer(options: LocalServerOptions = {}): Promise<LocalServer> {
-  const { model, dataDir, clock, port, strict, studio, device, log = "off" } = options;
-  const engine: EngineOptions = { ...options.engine, ...omitUndefined({ device }) };
+  const { model, dataDir, clock, port, strict, studio, device, precision, log = "off" } = options;
+  const engine: EngineOptions = { ...options.engine, ...omitUndefined({ device, precision }) };
   const named = [...(typeof model === "string" ? [model] : []), ...(options.models ?? [])];
   const models = typeof model === "object" ? [model] : await resolveModels(named, { engine });
   const common = { models, log, dataDir, ...omitUndefined({ strict, clock, studio, onNotice: engine.onNotice }) };

@@ -1,11 +1,10 @@
-/** Element types of tensors: ONNX's codes, sizes, and conversion of host arrays. */
+/** Element types of tensors: sizes, and conversion of host arrays. */
 import { EngineError } from "../errors.ts";
 import type { Dtype } from "../graph/graph.ts";
+import { readBfloat16, writeBfloat16 } from "../runtime/bfloat16.ts";
 import type { Value } from "../runtime/runtime.ts";
 
-/** `ONNXTensorElementDataType`. */
-export const elementCodes: Readonly<Record<Dtype, number>> = { float32: 1, int32: 6, int64: 7, bool: 9 };
-const elementBytes: Readonly<Record<Dtype, number>> = { float32: 4, int32: 4, int64: 8, bool: 1 };
+const elementBytes: Readonly<Record<Dtype, number>> = { float32: 4, int32: 4, int64: 8, bool: 1, bfloat16: 2 };
 
 export const bytesOf = (dtype: Dtype, dims: readonly number[]): number =>
   dims.reduce((product, dim) => product * dim, elementBytes[dtype]);
@@ -15,6 +14,8 @@ export function writeElements(memory: ArrayBuffer, at: number, dtype: Dtype, { d
   const { length } = data;
   if (dtype === "float32" && (data instanceof Float32Array || data instanceof Float64Array)) {
     new Float32Array(memory, at, length).set(data);
+  } else if (dtype === "bfloat16" && data instanceof Float32Array) {
+    writeBfloat16(new Uint16Array(memory, at, length), data);
   } else if (dtype === "int32" && data instanceof Int32Array) {
     new Int32Array(memory, at, length).set(data);
   } else if (dtype === "int64" && data instanceof BigInt64Array) {
@@ -31,9 +32,10 @@ export function writeElements(memory: ArrayBuffer, at: number, dtype: Dtype, { d
   }
 }
 
-/** A copy of the elements; integers and bools become Int32Array. */
+/** A copy of the elements; bfloat16 becomes Float32Array, integers and bools become Int32Array. */
 export function readElements(memory: ArrayBuffer, dtype: Dtype): Value["data"] {
   if (dtype === "float32") return new Float32Array(memory).slice();
+  if (dtype === "bfloat16") return readBfloat16(new Uint16Array(memory));
   if (dtype === "int32") return new Int32Array(memory).slice();
   if (dtype === "bool") return Int32Array.from(new Uint8Array(memory));
   return Int32Array.from(new BigInt64Array(memory), Number);

@@ -83,7 +83,12 @@ export const thisSystem: DeviceSystem = {
 };
 
 /** Absolute paths only, like those of libraries. */
-const smiPaths = ["/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/opt/bin/nvidia-smi"];
+const smiPaths = [
+  "/usr/bin/nvidia-smi",
+  "/usr/lib/wsl/lib/nvidia-smi",
+  "/usr/local/nvidia/bin/nvidia-smi",
+  "/opt/bin/nvidia-smi",
+];
 const cudaProvider = "libonnxruntime_providers_cuda.so";
 /** The lines by which NVIDIA's package repository for Debian and Ubuntu installs a library, by the beginning of its name. */
 const cudaPackages: readonly (readonly [name: RegExp, packageName: string])[] = [

@@ -3,8 +3,9 @@
  * inputs of a run stored one after the other.
  */
 import type { Dtype } from "../graph/graph.ts";
+import { dtypeCodes } from "../onnx/model.ts";
 import type { Value } from "../runtime/runtime.ts";
-import { bytesOf, elementCodes, writeElements } from "./element-types.ts";
+import { bytesOf, writeElements } from "./element-types.ts";
 import type { OrtApi, Pointer } from "./ort-api.ts";
 
 /** Alignment of tensors in onnxruntime's own allocator. */
@@ -57,7 +58,7 @@ export class HostStage {
             bytesOf(dtype, value.dims),
             BigInt64Array.from(value.dims, BigInt),
             value.dims.length,
-            elementCodes[dtype],
+            dtypeCodes[dtype],
           ),
         );
       });

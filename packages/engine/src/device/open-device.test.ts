@@ -76,3 +76,15 @@ it("cpu examines nothing", async () => {
   });
   expect(device).toBeUndefined();
 });
+
+it("a reduced precision needs CUDA", async () => {
+  const options = { threads: 1, precision: "tf32", findDevices: () => Promise.resolve([noCuda, webgpu]) } as const;
+  const notices: string[] = [];
+  const notice = (message: string): void => void notices.push(message);
+  await expect(openDevice("webgpu", { ...options, notice })).rejects.toMatchObject({
+    code: "no_device",
+    message: expect.stringContaining("precision tf32 needs CUDA; webgpu computes in float32"),
+  });
+  expect(await openDevice("auto", { ...options, notice })).toBeUndefined();
+  expect(notices).toEqual([expect.stringContaining("WebGPU: precision tf32 needs CUDA")]);
+});

@@ -1,7 +1,7 @@
 /** Opens the device of an engine: the requested one or, for `auto`, CUDA, then WebGPU on real hardware, then none (the CPU). */
 import { DeviceError } from "../errors.ts";
 import { f32 } from "../runtime/runtime.ts";
-import type { DeviceChoice } from "../types.ts";
+import type { DeviceChoice, Precision } from "../types.ts";
 import { type FoundDevice, findDevices as findOnThisMachine } from "./find-devices.ts";
 import { loadOrtApi } from "./koffi-api.ts";
 import { findLibrary } from "./library.ts";
@@ -12,6 +12,8 @@ export interface OpenDeviceOptions {
   readonly threads: number;
   /** The engine's budget; on a device it limits the device's memory. */
   readonly memoryBudgetBytes?: number | undefined;
+  /** @defaultValue "float32" */
+  readonly precision?: Precision | undefined;
   readonly notice: (message: string) => void;
   readonly gate?: Int32Array<SharedArrayBuffer> | undefined;
   readonly lock?: Int32Array<SharedArrayBuffer> | undefined;
@@ -30,7 +32,10 @@ const memoryFor = ({ freeBytes = unknownMemoryBytes }: FoundDevice, budget: numb
 };
 
 /** Opens a device and moves a value there and back, which loads its driver. */
-async function openFound(found: FoundDevice, { threads, gate, lock, memoryBudgetBytes }: OpenDeviceOptions) {
+async function openFound(
+  found: FoundDevice,
+  { threads, gate, lock, memoryBudgetBytes, precision = "float32" }: OpenDeviceOptions,
+) {
   const { path, version } = findLibrary();
   const api = await loadOrtApi(path, gate);
   if (api.version !== version) {
@@ -41,6 +46,7 @@ async function openFound(found: FoundDevice, { threads, gate, lock, memoryBudget
     kind: found.kind,
     name: found.name ?? found.kind,
     memoryBytes: memoryFor(found, memoryBudgetBytes),
+    precision,
     threads,
     ...(lock === undefined ? {} : { lock }),
   });
@@ -65,12 +71,18 @@ const firstLine = (error: unknown): string => (error as Error).message.split("\n
  */
 export async function openDevice(choice: DeviceChoice, options: OpenDeviceOptions): Promise<OrtDevice | undefined> {
   if (choice === "cpu") return undefined;
-  const { notice, open = openFound, findDevices = findOnThisMachine } = options;
+  const { notice, precision = "float32", open = openFound, findDevices = findOnThisMachine } = options;
   const found = await findDevices();
   const problems: string[] = [];
   for (const device of found) {
     const isRequested = device.kind === choice;
     if (!isRequested && choice !== "auto") continue;
+    if (precision !== "float32" && device.kind !== "cuda") {
+      const reason = `precision ${precision} needs CUDA; ${device.kind} computes in float32`;
+      if (isRequested) throw noDevice(device.kind, reason, "choose precision float32");
+      problems.push(`${labels[device.kind]}: ${reason}`);
+      continue;
+    }
     if (device.reason !== undefined) {
       if (isRequested) throw noDevice(device.kind, device.reason, device.hint);
       problems.push(`${labels[device.kind]}: ${device.reason}`);

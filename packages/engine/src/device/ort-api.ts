@@ -41,6 +41,7 @@ export const makers = {
 
 /** Functions without a result. */
 export const actions = {
+  EnableProfiling: { place: 14, takes: [pointer, "const char *"] },
   DisableMemPattern: { place: 17, takes: [pointer] },
   SetSessionLogSeverityLevel: { place: 22, takes: [pointer, "int"] },
   SetSessionGraphOptimizationLevel: { place: 23, takes: [pointer, "int"] },

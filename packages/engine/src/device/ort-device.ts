@@ -4,7 +4,7 @@
  * `providers.ts`, calls of the library in `koffi-api.ts`.
  */
 import { EngineError } from "../errors.ts";
-import { type Dtype, Graph } from "../graph/graph.ts";
+import { type Dtype, Graph, type Tensor } from "../graph/graph.ts";
 import { encodeModel } from "../onnx/model.ts";
 import type {
   BusTraffic,
@@ -15,6 +15,7 @@ import type {
   DeviceValue,
 } from "../runtime/device.ts";
 import type { Value, WeightMap } from "../runtime/runtime.ts";
+import type { Precision } from "../types.ts";
 import { explainFailure } from "./failures.ts";
 import { HostStage } from "./host-stage.ts";
 import { type OrtApi, OrtFailure, type Pointer } from "./ort-api.ts";
@@ -29,6 +30,10 @@ export interface OrtDeviceOptions {
   readonly name: string;
   /** Limit of the shared allocator, if the provider has one. */
   readonly memoryBytes: number;
+  /** @defaultValue "float32" */
+  readonly precision?: Precision;
+  /** Writes a profile of each session to files with this prefix, for measurements. */
+  readonly profilePrefix?: string;
   /** Threads of operations that run on the CPU. */
   readonly threads: number;
   /** @defaultValue the only one, or the fastest */
@@ -44,10 +49,14 @@ const placeholder: Value = { data: new Float32Array(1), dims: [1] };
 /** `OrtAllocatorType`. */
 const allocatorType = { device: 0, arena: 1 } as const;
 
+const dtypeOf = ({ data }: Value): Dtype =>
+  data instanceof Int32Array ? "int32" : data instanceof BigInt64Array ? "int64" : "float32";
+
 /** Session options, allocator and bookkeeping shared by all programs of a device. */
 export class OrtDevice implements Device {
   readonly kind: Device["kind"];
   readonly name: string;
+  readonly precision: Precision;
   readonly memoryBytes: number;
   readonly api: OrtApi;
   readonly provider: Provider;
@@ -60,6 +69,7 @@ export class OrtDevice implements Device {
   readonly traffic: BusTraffic & { toDevice: number; fromDevice: number } = { toDevice: 0, fromDevice: 0 };
   readonly #env: Pointer;
   readonly #threads: number;
+  readonly #profilePrefix: string | undefined;
   readonly #lock: Int32Array<SharedArrayBuffer> | undefined;
   readonly #values = new Set<OrtValue>();
   readonly #programs = new Set<OrtProgram>();
@@ -75,9 +85,11 @@ export class OrtDevice implements Device {
     this.api = api;
     this.kind = kind;
     this.name = options.name;
+    this.precision = options.precision ?? "float32";
     this.memoryBytes = memoryBytes;
-    this.provider = providers[kind](options.deviceIndex ?? 0);
+    this.provider = providers[kind](options.deviceIndex ?? 0, this.precision);
     this.#threads = options.threads;
+    this.#profilePrefix = options.profilePrefix;
     this.#lock = options.lock;
     this.#env = api.make("CreateEnv", severityError, "tinklet");
     this.hostMemory = api.make("CreateMemoryInfo", "Cpu", allocatorType.device, 0, 0);
@@ -108,8 +120,9 @@ export class OrtDevice implements Device {
   async compile(graph: Graph, weights: WeightMap, options: DeviceCompileOptions = {}): Promise<DeviceProgram> {
     this.#checkOpen();
     const bound: [string, OrtValue][] = [];
-    for (const { name } of graph.weights) bound.push([name, await this.#weight(name, weights)]);
-    const model = encodeModel(this.provider.lower(graph));
+    const lowered = this.provider.lower(graph);
+    for (const { name, dtype } of lowered.weights) bound.push([name, await this.#weight({ name, dtype }, weights)]);
+    const model = encodeModel(lowered);
     const program = this.exclusively(() => {
       const settings = this.#sessionOptions();
       try {
@@ -135,17 +148,18 @@ export class OrtDevice implements Device {
     api.act("SetDeterministicCompute", settings, true);
     // Makes a node that the provider lacks an error: otherwise it would run on the CPU, and its inputs would cross the bus uncounted.
     if (this.kind === "webgpu") api.act("AddSessionConfigEntry", settings, "session.disable_cpu_ep_fallback", "1");
+    if (this.#profilePrefix !== undefined) api.act("EnableProfiling", settings, this.#profilePrefix);
     this.provider.append?.(api, settings);
     return settings;
   }
 
   /** A weight on the device, uploaded by the first program that uses it. */
-  async #weight(name: string, weights: WeightMap): Promise<OrtValue> {
+  async #weight({ name, dtype }: Pick<Tensor, "name" | "dtype">, weights: WeightMap): Promise<OrtValue> {
     const weight = weights.get(name);
     if (!weight) throw new EngineError("missing_weight", `weight ${name} is not bound`);
     const known = this.#weights.get(weight.data);
     if (known) return known;
-    const value = (await this.upload(weight)) as OrtValue;
+    const value = (await this.upload(weight, dtype)) as OrtValue;
     this.#weights.set(weight.data, value);
     return value;
   }
@@ -173,9 +187,7 @@ export class OrtDevice implements Device {
     throw new EngineError("foreign_value", "a value of another device cannot be used here");
   }
 
-  async upload(value: Value): Promise<DeviceValue> {
-    const dtype: Dtype =
-      value.data instanceof Int32Array ? "int32" : value.data instanceof BigInt64Array ? "int64" : "float32";
+  async upload(value: Value, dtype: Dtype = dtypeOf(value)): Promise<DeviceValue> {
     const mover = await this.#mover(dtype, value.dims.length, true);
     const { resident } = await mover.runOnDevice({ x: value });
     return resident["y"]!;

@@ -4,6 +4,7 @@
  */
 import { EngineError } from "../errors.ts";
 import type { Dtype, Graph, Tensor } from "../graph/graph.ts";
+import { dtypeCodes } from "../onnx/model.ts";
 import {
   type DeviceOutputs,
   type DeviceProgram,
@@ -13,7 +14,7 @@ import {
   type RunInput,
 } from "../runtime/device.ts";
 import { inputValue, type Value } from "../runtime/runtime.ts";
-import { bytesOf, elementCodes, readElements } from "./element-types.ts";
+import { bytesOf, readElements } from "./element-types.ts";
 import type { Staged } from "./host-stage.ts";
 import type { Pointer } from "./ort-api.ts";
 import type { OrtDevice } from "./ort-device.ts";
@@ -126,7 +127,7 @@ export class OrtProgram implements DeviceProgram {
       }
       if (!isResident) {
         const { dims, elementType } = api.shapeOf(pointer);
-        if (elementType !== elementCodes[dtype]) {
+        if (elementType !== dtypeCodes[dtype]) {
           throw new EngineError("bad_value", `output ${name} has element type ${elementType} instead of ${dtype}`);
         }
         const bytes = bytesOf(dtype, dims);

@@ -1,7 +1,8 @@
 /** The differences between onnxruntime's providers: session options, memory of tensors, and missing operations. */
 import type { Graph } from "../graph/graph.ts";
-import { lowerForWebGpu } from "../onnx/lower.ts";
+import { lowerForCuda, lowerForWebGpu, withBfloat16Weights } from "../onnx/lower.ts";
 import type { Device, DevicePlan } from "../runtime/device.ts";
+import type { Precision } from "../types.ts";
 import type { OrtApi, Pointer } from "./ort-api.ts";
 
 export interface Provider {
@@ -34,22 +35,28 @@ const withArena = (api: OrtApi, limit: number, use: (arena: Pointer) => void): v
   }
 };
 
-/** Full float32 precision, as on the CPU: TF32 products have a mantissa of 10 bits. */
-const cudaOptions = (index: number): readonly (readonly [string, string])[] => [
+/** Products of float32 values: exact, as on the CPU, or with TF32, whose factors have a mantissa of 10 bits. */
+const cudaOptions = (index: number, precision: Precision): readonly (readonly [string, string])[] => [
   ["device_id", String(index)],
-  ["use_tf32", "0"],
+  ["use_tf32", precision === "float32" ? "0" : "1"],
   ["arena_extend_strategy", "kSameAsRequested"],
 ];
 
-const cuda = (index: number): Provider => ({
+const cuda = (index: number, precision: Precision): Provider => ({
   memoryName: "Cuda",
   index,
-  plan: { trainingTokens: 16_384, mostTrainingTokens: 32_768, promptTokens: 8192, sequences: 128 },
-  lower: asItIs,
+  plan: {
+    trainingTokens: 16_384,
+    mostTrainingTokens: 32_768,
+    slot: { bytes: 5e8, rows: 2048 },
+    promptTokens: 8192,
+    sequences: 128,
+  },
+  lower: precision === "bfloat16" ? (graph) => withBfloat16Weights(lowerForCuda(graph)) : lowerForCuda,
   append: (api, settings) => {
     const options = api.make("CreateCUDAProviderOptions");
     try {
-      const [keys, values] = [0, 1].map((side) => cudaOptions(index).map((option) => option[side]));
+      const [keys, values] = [0, 1].map((side) => cudaOptions(index, precision).map((option) => option[side]));
       api.act("UpdateCUDAProviderOptions", options, keys, values, keys!.length);
       api.act("SessionOptionsAppendExecutionProvider_CUDA_V2", settings, options);
     } finally {
@@ -75,7 +82,13 @@ const cuda = (index: number): Provider => ({
 const webgpu = (index: number): Provider => ({
   memoryName: "WebGPU_Buf",
   index,
-  plan: { trainingTokens: 2048, mostTrainingTokens: 8192, promptTokens: 1024, sequences: 32 },
+  plan: {
+    trainingTokens: 2048,
+    mostTrainingTokens: 8192,
+    slot: { bytes: 24e6, rows: 512 },
+    promptTokens: 1024,
+    sequences: 32,
+  },
   lower: lowerForWebGpu,
   append: (api, settings) =>
     // Without validation, buffers whose allocation failed are read and written as if they existed.
@@ -93,10 +106,20 @@ const webgpu = (index: number): Provider => ({
 const cpu = (): Provider => ({
   memoryName: "Cpu",
   index: 0,
-  plan: { trainingTokens: 1024, mostTrainingTokens: 4096, promptTokens: 256, sequences: 32 },
+  plan: {
+    trainingTokens: 1024,
+    mostTrainingTokens: 4096,
+    slot: { bytes: 24e6, rows: 512 },
+    promptTokens: 256,
+    sequences: 32,
+  },
   lower: asItIs,
   shareAllocator: (api, env, memory, limit) =>
     withArena(api, limit, (arena) => api.act("CreateAndRegisterAllocator", env, memory, arena)),
 });
 
-export const providers: Readonly<Record<Device["kind"], (index: number) => Provider>> = { cuda, webgpu, cpu };
+export const providers: Readonly<Record<Device["kind"], (index: number, precision: Precision) => Provider>> = {
+  cuda,
+  webgpu,
+  cpu,
+};

@@ -6,7 +6,8 @@
 import { EngineError } from "../errors.ts";
 import { type Shape, showShape } from "./dims.ts";
 
-export type Dtype = "float32" | "int32" | "int64" | "bool";
+/** bfloat16 occurs on devices only: in frozen weights and the products with them. */
+export type Dtype = "float32" | "bfloat16" | "int32" | "int64" | "bool";
 
 /** ONNX attributes. Floats are wrapped because ONNX distinguishes `1` from `1.0` and JavaScript does not. */
 export type Attribute = number | string | readonly number[] | { readonly float: number };
@@ -151,6 +152,12 @@ export class Graph {
   withGradient(value: Tensor, inputs: readonly Tensor[], rule: Backward): Tensor {
     if (!inputs.some((input) => input.requiresGrad)) return value;
     return { ...value, requiresGrad: true, backward: { inputs, rule } };
+  }
+
+  /** The value as a leaf: it has a gradient, and differentiation ends there. */
+  leaf(value: Tensor): Tensor {
+    const { backward: _, ...rest } = value;
+    return { ...rest, requiresGrad: true };
   }
 
   /** Declares a value as an output of the graph. */

@@ -1,7 +1,9 @@
 /**
- * Replaces operations that a provider lacks. Engine code builds one graph for all providers; it is adapted only here, when it is encoded.
+ * Adapts graphs to a provider when they are encoded: replaces operations that it lacks, and stores frozen weights in bfloat16. Engine code
+ * builds one graph for all providers and precisions.
  */
-import { type Attribute, type ConstantData, Graph, type GraphNode, type Tensor } from "../graph/graph.ts";
+import { type Attribute, type ConstantData, type Dtype, Graph, type GraphNode, type Tensor } from "../graph/graph.ts";
+import { dtypeCodes } from "./model.ts";
 
 /** The nodes that replace one node; the last of them has its outputs. */
 type Lowering = (node: GraphNode, fresh: Fresh) => readonly GraphNode[];
@@ -77,36 +79,127 @@ const lowerNorm: Lowering = (node, fresh) => {
   ];
 };
 
-/** Operations that WebGPU lacks. */
+/** A slice for each part: a shader has too few bindings for many outputs. */
+const lowerSplit: Lowering = ({ inputs, outputs, attributes }, fresh) => {
+  const [whole] = inputs as [Tensor];
+  const axis = numberOf(attributes["axis"], 0);
+  if (outputs.some(({ shape }) => typeof shape[axis] !== "number")) {
+    return [{ type: "Split", domain: "", inputs, outputs, attributes }];
+  }
+  let at = 0;
+  return outputs.map((output) => {
+    const from = at;
+    at += output.shape[axis] as number;
+    return onnxNode("Slice", [whole, fresh.axes(from), fresh.axes(at), fresh.axes(axis)], [output]);
+  });
+};
+
+/** Operations that WebGPU lacks or limits. */
 const webgpuLowerings: Readonly<Record<string, Lowering>> = {
   FusedMatMul: lowerFusedMatMul,
   SimplifiedLayerNormalization: lowerNorm,
+  Split: lowerSplit,
 };
 
 /** An equivalent graph with replaced nodes. The given graph is unchanged. */
-function lowered(graph: Graph, lowerings: Readonly<Record<string, Lowering>>): Graph {
+function lowered(graph: Graph, lower: Lowering, weights: readonly Tensor[] = graph.weights): Graph {
   const result = new Graph();
   result.inputs.push(...graph.inputs);
-  result.weights.push(...graph.weights);
+  result.weights.push(...weights);
   for (const [tensor, data] of graph.constants) result.constants.set(tensor, data);
   for (const [name, tensor] of graph.outputs) result.outputs.set(name, tensor);
   for (const size of graph.possiblyEmpty) result.possiblyEmpty.add(size);
   const used = new Set([...graph.nodes.flatMap(({ inputs }) => inputs), ...graph.outputs.values()].map(({ id }) => id));
-  let count = 0;
+  // The given graph's ids count up from 0 or, if it was lowered before, down from −1: new ones continue downwards.
+  const given = [...graph.constants.keys(), ...graph.nodes.flatMap(({ outputs }) => outputs)];
+  let lowest = given.reduce((least, { id }) => Math.min(least, id), 0);
   const constant = (data: ConstantData, like: Pick<Tensor, "shape" | "dtype">): Tensor => {
     const tensor = fresh.tensor(like);
     result.constants.set(tensor, data);
     return tensor;
   };
   const fresh: Fresh = {
-    // The given graph's ids count up from 0, so new tensors have negative ids and a name prefix of their own.
-    tensor: ({ shape, dtype }) => ({ name: `lowered${++count}`, id: -count, shape, dtype, requiresGrad: false }),
+    tensor: ({ shape, dtype }) => {
+      const id = --lowest;
+      return { name: `lowered${-id}`, id, shape, dtype, requiresGrad: false };
+    },
     scalar: (value) => constant(Float32Array.of(value), { shape: [], dtype: "float32" }),
     axes: (...axes) => constant(BigInt64Array.from(axes, BigInt), { shape: [axes.length], dtype: "int64" }),
     isUsed: ({ id }) => used.has(id),
   };
-  for (const node of graph.nodes) result.nodes.push(...(lowerings[node.type]?.(node, fresh) ?? [node]));
+  for (const node of graph.nodes) result.nodes.push(...lower(node, fresh));
   return result;
 }
 
-export const lowerForWebGpu = (graph: Graph): Graph => lowered(graph, webgpuLowerings);
+export const lowerForWebGpu = (graph: Graph): Graph =>
+  lowered(graph, (node, fresh) => webgpuLowerings[node.type]?.(node, fresh) ?? [node]);
+
+/**
+ * The largest value of each row, through its index: CUDA reduces a row with a single block of threads (11 ms for 8 rows of 151,936 values on
+ * an H200), but finds its index with many (10 µs).
+ */
+const lowerReduceMax: Lowering = (node, fresh) => {
+  const [x] = node.inputs as [Tensor];
+  if (x.shape.length !== 2) return [node];
+  const index = fresh.tensor({ shape: [x.shape[0]!, 1], dtype: "int64" });
+  return [
+    onnxNode("ArgMax", [x], [index], { axis: 1, keepdims: 1 }),
+    onnxNode("GatherElements", [x, index], node.outputs, { axis: 1 }),
+  ];
+};
+
+export const lowerForCuda = (graph: Graph): Graph =>
+  lowered(graph, (node, fresh) => (node.type === "ReduceMax" ? lowerReduceMax(node, fresh) : [node]));
+
+/** Weights of the products that compute logits. */
+const headWeights: ReadonlySet<string> = new Set(["model.embed_tokens.weight", "lm_head.weight"]);
+
+/** Weight matrices are stored in bfloat16; norms and biases, which are small, stay float32. */
+export const bfloat16Weights = (weights: readonly Tensor[]): readonly Tensor[] =>
+  weights.map((weight) => (weight.shape.length === 2 ? { ...weight, dtype: "bfloat16" } : weight));
+
+/**
+ * The graph with its weight matrices in bfloat16. Products with them take and return bfloat16 (sums inside a product are float32);
+ * everything else stays float32: LoRA matrices, norms, attention, log-probs, losses. The head converts its matrix to float32, because
+ * rounding logits to 8 bits would add an error of up to 2⁻⁹ of their size to every log-prob.
+ */
+export function withBfloat16Weights(graph: Graph): Graph {
+  const weights = bfloat16Weights(graph.weights);
+  const halfIds = new Set(weights.filter(({ dtype }) => dtype === "bfloat16").map(({ id }) => id));
+  /** Converted tensors, by id and type: linears with a common input convert it once. */
+  const converted = new Map<string, Tensor>();
+  return lowered(
+    graph,
+    (node, fresh) => {
+      const isHalf = ({ id }: Tensor): boolean => halfIds.has(id);
+      if (!node.inputs.some(isHalf)) return [node];
+      const nodes: GraphNode[] = [];
+      const convert = (from: Tensor, dtype: Dtype, to: Tensor): Tensor => {
+        nodes.push(onnxNode("Cast", [from], [to], { to: dtypeCodes[dtype] }));
+        return to;
+      };
+      const as = (dtype: Dtype, tensor: Tensor): Tensor => {
+        const key = `${dtype} ${tensor.id}`;
+        const result = converted.get(key) ?? convert(tensor, dtype, fresh.tensor({ shape: tensor.shape, dtype }));
+        converted.set(key, result);
+        return result;
+      };
+      const isProduct = node.type === "MatMul" || node.type === "FusedMatMul";
+      const isHead = isProduct && node.inputs.some(({ name }) => headWeights.has(name));
+      if (isHead || (!isProduct && node.type !== "Gather")) {
+        const inputs = node.inputs.map((input) => (isHalf(input) ? as("float32", input) : input));
+        return [...nodes, { ...node, inputs }];
+      }
+      const inputs = isProduct
+        ? node.inputs.map((input) => (isHalf(input) ? input : as("bfloat16", input)))
+        : node.inputs;
+      const [output] = node.outputs as [Tensor];
+      const half = fresh.tensor({ shape: output.shape, dtype: "bfloat16" });
+      const made = { ...node, inputs, outputs: [half] };
+      const before = nodes.splice(0);
+      convert(half, "float32", output);
+      return [...before, made, ...nodes];
+    },
+    weights,
+  );
+}

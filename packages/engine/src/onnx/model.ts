@@ -8,7 +8,8 @@ import { ProtobufWriter } from "./protobuf.ts";
 
 const irVersion = 10;
 const opsetVersion = 21;
-const dtypeCodes: Record<Dtype, number> = { float32: 1, int32: 6, int64: 7, bool: 9 };
+/** `TensorProto.DataType`. */
+export const dtypeCodes: Readonly<Record<Dtype, number>> = { float32: 1, int32: 6, int64: 7, bool: 9, bfloat16: 16 };
 const attributeCodes = { float: 1, int: 2, string: 3, ints: 7 } as const;
 
 function writeAttribute(writer: ProtobufWriter, name: string, value: Attribute): void {

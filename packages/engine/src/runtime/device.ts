@@ -8,6 +8,7 @@
  */
 import { EngineError } from "../errors.ts";
 import type { Dtype, Graph } from "../graph/graph.ts";
+import type { Precision } from "../types.ts";
 import type { Program, Value, WeightMap } from "./runtime.ts";
 
 /** A tensor on a device. The code that requested it owns it and must release it. */
@@ -63,6 +64,8 @@ export interface DevicePlan {
   readonly trainingTokens: number;
   /** Maximum tokens of a training run, for prefixes that would be computed twice if the run were split. */
   readonly mostTrainingTokens: number;
+  /** Rows of a slot of the head: at most `bytes` of its `[rows, vocabulary]` matrix and at most `rows`, but at least 256 rows. */
+  readonly slot: { readonly bytes: number; readonly rows: number };
   /** Prompt tokens of one run. */
   readonly promptTokens: number;
   /** Default number of sequences that decode at once. */
@@ -73,6 +76,7 @@ export interface Device {
   readonly kind: "cuda" | "webgpu" | "cpu";
   /** Display name, for example `NVIDIA H200`. */
   readonly name: string;
+  readonly precision: Precision;
   /** Maximum bytes of values and runs together. */
   readonly memoryBytes: number;
   readonly plan: DevicePlan;

@@ -105,8 +105,16 @@ export function createInterpreterDevice(options: InterpreterDeviceOptions = {}):
   const device: Device = {
     kind: "cpu",
     name: "interpreter",
+    precision: "float32",
     memoryBytes: options.memoryBytes ?? 2 ** 40,
-    plan: { trainingTokens: 64, mostTrainingTokens: 128, promptTokens: 64, sequences: 8, ...options.plan },
+    plan: {
+      trainingTokens: 64,
+      mostTrainingTokens: 128,
+      slot: { bytes: 24e6, rows: 512 },
+      promptTokens: 64,
+      sequences: 8,
+      ...options.plan,
+    },
     traffic,
     get valueBytes() {
       let bytes = 0;

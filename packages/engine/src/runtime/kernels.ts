@@ -4,6 +4,8 @@
  */
 import { EngineError } from "../errors.ts";
 import type { Attribute } from "../graph/graph.ts";
+import { dtypeCodes } from "../onnx/model.ts";
+import { roundToBfloat16 } from "./bfloat16.ts";
 import type { Value } from "./runtime.ts";
 
 export type Floats = Float32Array | Float64Array;
@@ -400,7 +402,10 @@ export const kernels: Readonly<Record<string, Kernel>> = {
     const dims = Array.from(ints(shape!));
     return [{ data: new arrays(count(dims)), dims }];
   },
-  Cast: ([a]) => [a!], // only between integer types, which share one representation here
+  /** Integer types share one representation here, and so do float types, but a conversion to bfloat16 rounds. */
+  Cast: ([a], { to }, arrays) => [
+    to === dtypeCodes.bfloat16 ? { data: arrays.from(roundToBfloat16(floats(a!))), dims: a!.dims } : a!,
+  ],
   Squeeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 1) }],
   Unsqueeze: ([a, axes]) => [{ data: a!.data, dims: a!.dims.toSpliced(ints(axes!)[0]!, 0, 1) }],
 

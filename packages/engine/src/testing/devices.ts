@@ -1,8 +1,9 @@
 /**
- * Devices for tests on machines without a GPU: onnxruntime's CPU provider behind the device binding, and its WebGPU provider over
- * SwiftShader, the software Vulkan driver in Debian's package `chromium`.
+ * Devices for tests. Without a GPU: onnxruntime's CPU provider behind the device binding, and its WebGPU provider over SwiftShader, the
+ * software Vulkan driver in Debian's package `chromium`. With an NVIDIA GPU and the CUDA provider, CUDA as well.
  */
 import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { loadOrtApi } from "../device/koffi-api.ts";
 import { findLibrary } from "../device/library.ts";
 import { OrtDevice } from "../device/ort-device.ts";
@@ -33,8 +34,16 @@ export async function openTestDevice(
   return new OrtDevice({ api, kind, name: `test ${kind}`, memoryBytes, threads: 1 });
 }
 
+/** Whether this machine has an NVIDIA GPU, and onnxruntime's CUDA provider is installed. */
+const hasCuda = (): boolean =>
+  existsSync("/dev/nvidiactl") && existsSync(join(findLibrary().folder, "libonnxruntime_providers_cuda.so"));
+
 /** The kinds of device that this machine can test. */
-export const testKinds: readonly ("cpu" | "webgpu")[] = hasWebGpuDriver() ? ["cpu", "webgpu"] : ["cpu"];
+export const testKinds: readonly Device["kind"][] = [
+  "cpu",
+  ...(hasWebGpuDriver() ? (["webgpu"] as const) : []),
+  ...(hasCuda() ? (["cuda"] as const) : []),
+];
 
 export const runtimeOf = (device: OrtDevice): Runtime & { readonly device: OrtDevice } => ({
   ...createDeviceRuntime(device),

@@ -11,15 +11,15 @@ import { createProgramCache } from "../runtime/program-cache.ts";
 import { f32, type Value } from "../runtime/runtime.ts";
 import type { AdamParams, OptimStepResult } from "../types.ts";
 import { clipFactor, gradientNotFinite, readParams, stepResult } from "./optimizer.ts";
-import { matricesGraph, squaresGraph, stepGraph, sumGraph } from "./optimizer-graph.ts";
+import { matricesGraph, squaresGraph, stepGraph, sumGraph, valuesInput } from "./optimizer-graph.ts";
 
 /** The values of an adapter at some time. */
 interface Version {
   /** Unique over all adapters. */
   readonly id: number;
   readonly values: DeviceValue;
-  /** A and B of every module, by names of graph inputs. */
-  readonly matrices: Readonly<Record<string, DeviceValue>>;
+  /** A and B of every module, by names of graph inputs; made when it is first sampled. */
+  matrices?: Readonly<Record<string, DeviceValue>>;
   readonly isFinite: boolean;
 }
 
@@ -60,16 +60,23 @@ export class DeviceAdapters {
     const sum = (values: readonly (DeviceValue | undefined)[]): number =>
       values.reduce((total, value) => total + (value?.byteLength ?? 0), 0);
     let bytes = 0;
-    for (const { values, matrices } of this.#versions.values()) bytes += sum([values, ...Object.values(matrices)]);
+    for (const { values, matrices } of this.#versions.values())
+      bytes += sum([values, ...Object.values(matrices ?? {})]);
     for (const { gradient, m, v } of this.#training.values()) bytes += sum([gradient, m, v]);
     return bytes;
   }
 
-  /** Graph inputs of an adapter: its matrices and its scale. */
-  async inputs(weights: AdapterWeights): Promise<Record<string, RunInput>> {
-    const { lora } = weights;
-    const { matrices } = await this.version(weights);
-    return { "lora.scale": f32(Float32Array.of(loraScale(lora)), []), ...matrices };
+  /** Inputs of training programs, which take the matrices from the values: they change at every step. */
+  async trainingInputs(weights: AdapterWeights): Promise<Record<string, RunInput>> {
+    const { values } = await this.version(weights);
+    return { ...scaleInput(weights), [valuesInput]: values };
+  }
+
+  /** Inputs of sampling programs, which run once per token: the scale and the matrices. */
+  async samplingInputs(weights: AdapterWeights): Promise<Record<string, RunInput>> {
+    const version = await this.version(weights);
+    version.matrices ??= await this.#matrices(weights, version.values);
+    return { ...scaleInput(weights), ...version.matrices };
   }
 
   /** The weights on the device; uploaded at the first use. */
@@ -80,7 +87,6 @@ export class DeviceAdapters {
     const version = {
       id: this.#nextId++,
       values,
-      matrices: await this.#matrices(weights, values),
       isFinite: areFinite(weights.values),
     };
     this.#versions.set(weights.values, version);
@@ -98,7 +104,7 @@ export class DeviceAdapters {
       const graph = matricesGraph(this.#config, targets);
       return this.#device.compile(graph, new Map(), { resident: [...graph.outputs.keys()] });
     });
-    return (await program.runOnDevice({ values })).resident;
+    return (await program.runOnDevice({ [valuesInput]: values })).resident;
   }
 
   // ---- gradients
@@ -179,15 +185,8 @@ export class DeviceAdapters {
     const factors = factorsOf(params, adapter.step + 1, clip);
     const made = await program.runOnDevice({ values, gradient, m, v, ...factors });
     const next = made.resident as Record<"values.next" | "m.next" | "v.next", DeviceValue>;
-    let matrices: Version["matrices"];
-    try {
-      matrices = await this.#matrices(adapter, next["values.next"]);
-    } catch (error) {
-      release(Object.values(next));
-      throw error;
-    }
     const staysFinite = (made.values["excess"]!.data as Float32Array)[0] === 0;
-    this.#replaceVersion(adapter, { id: this.#nextId++, values: next["values.next"], matrices, isFinite: staysFinite });
+    this.#replaceVersion(adapter, { id: this.#nextId++, values: next["values.next"], isFinite: staysFinite });
     release([m, v, gradient]);
     delete training.gradient;
     training.m = next["m.next"];
@@ -204,7 +203,7 @@ export class DeviceAdapters {
       delete adapter.frozen;
     } else {
       const { values, matrices } = this.#versions.get(adapter.values)!;
-      release([values, ...Object.values(matrices)]);
+      release([values, ...Object.values(matrices ?? {})]);
     }
     this.#versions.set(adapter.values, version);
   }
@@ -240,7 +239,7 @@ export class DeviceAdapters {
     for (const [array, { values, matrices }] of this.#versions) {
       if (heldValues.has(array)) continue;
       this.#versions.delete(array);
-      release([values, ...Object.values(matrices)]);
+      release([values, ...Object.values(matrices ?? {})]);
     }
     for (const [adapter, { gradient, m, v }] of this.#training) {
       if (adapters.has(adapter)) continue;
@@ -254,6 +253,10 @@ export class DeviceAdapters {
     await this.#programs.dispose();
   }
 }
+
+const scaleInput = ({ lora }: AdapterWeights): Record<string, RunInput> => ({
+  "lora.scale": f32(Float32Array.of(loraScale(lora)), []),
+});
 
 const release = (values: readonly (DeviceValue | undefined)[]): void => {
   for (const value of values) value?.release();

@@ -1,12 +1,12 @@
 /**
- * Graphs over an adapter's values as whole matrices on a device: the sum of two gradients, the norm of a gradient, an AdamW step, and the
- * extraction of every module's A and B. Shapes are `[rows, width]`, where width is `commonSize` times the rank.
+ * Graphs over an adapter's values as one matrix on a device: the sum of two gradients, the norm of a gradient, an AdamW step, and every
+ * module's A and B. Shapes are `[rows, width]`, where width is `commonSize` times the rank.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { commonSize, type LoraTargets, targetLinears } from "../adapter/layout.ts";
 import { product } from "../graph/dims.ts";
 import { Graph, type Tensor } from "../graph/graph.ts";
-import { add, mul, reduceSum, reshape, slice, sqrt, sub } from "../graph/ops.ts";
+import { add, mul, reduceSum, reshape, split, sqrt, sub } from "../graph/ops.ts";
 
 const shape = ["rows", "width"] as const;
 const matrix = (graph: Graph, name: string): Tensor => graph.input(name, shape);
@@ -75,23 +75,39 @@ export const matrixNames = (module: string): { readonly a: string; readonly b: s
   b: `${module}.lora_B`,
 });
 
-/** Extracts the matrices of all modules from `values`. */
-export const matricesGraph = (config: ModelConfig, targets: LoraTargets): Graph => {
-  const graph = new Graph();
+/** Name of the input with all values of an adapter. */
+export const valuesInput = "values";
+
+/** Declares the values of an adapter as one input, and takes every module's A and B from it. */
+export function adapterMatrices(
+  graph: Graph,
+  config: ModelConfig,
+  targets: LoraTargets,
+): Map<string, { readonly a: Tensor; readonly b: Tensor }> {
   const common = commonSize(config, targets);
   const linears = targetLinears(config, targets);
-  const rows = linears.reduce((sum, { inSize, outSize }) => sum + (inSize + outSize) / common, 0);
-  const values = graph.input("values", [rows, product([common, "rank"])]);
-  let at = 0;
-  const cut = (size: number, to: readonly (number | string)[]): Tensor => {
-    const from = at;
-    at += size / common;
-    return reshape(graph, slice(graph, values, { axis: 0, from, to: at }), to);
-  };
-  for (const { name, inSize, outSize } of linears) {
-    const { a, b } = matrixNames(name);
-    graph.output(a, cut(inSize, ["rank", inSize]));
-    graph.output(b, cut(outSize, [outSize, "rank"]));
+  const sizes = linears.flatMap(({ inSize, outSize }) => [inSize / common, outSize / common]);
+  const rows = sizes.reduce((sum, size) => sum + size, 0);
+  const values = graph.input(valuesInput, [rows, product([common, "rank"])]);
+  const parts = split(graph, values, 0, sizes);
+  return new Map(
+    linears.map(({ name, inSize, outSize }, index) => [
+      name,
+      {
+        a: reshape(graph, parts[2 * index]!, ["rank", inSize]),
+        b: reshape(graph, parts[2 * index + 1]!, [outSize, "rank"]),
+      },
+    ]),
+  );
+}
+
+/** The matrices of all modules, for programs that run too often to take them from the values each time. */
+export const matricesGraph = (config: ModelConfig, targets: LoraTargets): Graph => {
+  const graph = new Graph();
+  for (const [name, matrices] of adapterMatrices(graph, config, targets)) {
+    const names = matrixNames(name);
+    graph.output(names.a, matrices.a);
+    graph.output(names.b, matrices.b);
   }
   return graph;
 };

@@ -11,9 +11,17 @@ import { Graph, type Tensor } from "../graph/graph.ts";
 import { concat, reshape } from "../graph/ops.ts";
 import { buildScoringHead, buildTrainingHead, headInputs } from "../model/head.ts";
 import type { LoadedModel } from "../model/load.ts";
-import { buildTrunk, embeddingTable, loraInputs, packedInputs, treeInputs } from "../model/transformer.ts";
+import {
+  buildTrunk,
+  embeddingTable,
+  type LoraInputs,
+  loraInputs,
+  packedInputs,
+  treeInputs,
+} from "../model/transformer.ts";
 import { createProgramCache } from "../runtime/program-cache.ts";
 import type { Program, Runtime } from "../runtime/runtime.ts";
+import { adapterMatrices } from "./optimizer-graph.ts";
 import { wholeUnembedding } from "./unembedding-sums.ts";
 
 export interface ProgramKey {
@@ -32,13 +40,27 @@ export interface ProgramKey {
   readonly onDevice: boolean;
 }
 
+/** The adapter of a pass: on a device one matrix with all values, otherwise an input for each A and B. */
+const adapterInputs = (
+  graph: Graph,
+  config: ModelConfig,
+  { targets, kind, onDevice }: ProgramKey & { readonly targets: LoraTargets },
+): LoraInputs => {
+  const trainable = kind === "train";
+  if (!onDevice) return loraInputs(graph, config, { targets, trainable });
+  const scale = graph.input("lora.scale", []);
+  const modules = adapterMatrices(graph, config, targets);
+  if (trainable) for (const [name, { a, b }] of modules) modules.set(name, { a: graph.leaf(a), b: graph.leaf(b) });
+  return { scale, modules };
+};
+
 /** The graph of a training pass: log-probs and the flat gradient in one program. */
 export const trainingGraph = (config: ModelConfig, key: ProgramKey): Graph => {
   const graph = new Graph();
   const embedding = embeddingTable(graph, config);
   const inputs = (key.tree ? treeInputs : packedInputs)(graph, config, key.groups);
   const train = key.kind === "train";
-  const lora = key.targets ? loraInputs(graph, config, { targets: key.targets, trainable: train }) : undefined;
+  const lora = key.targets ? adapterInputs(graph, config, { ...key, targets: key.targets }) : undefined;
   const hidden = buildTrunk(graph, config, { ...key, embedding, inputs, lora });
   const head = headInputs(graph, config, embedding, lora);
   if (!train || !lora || !key.targets) {

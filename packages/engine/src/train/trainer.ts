@@ -35,16 +35,16 @@ import { withSequenceRatio } from "./sequence-ratio.ts";
 import { unembeddingInputs } from "./unembedding-sums.ts";
 
 /** Sizes of runs on a CPU: larger runs exceed its caches and are no faster per token. */
-const cpuPlan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens"> = {
+const cpuPlan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens" | "slot"> = {
   trainingTokens: 1024,
   mostTrainingTokens: 4096,
+  // What fits the last-level cache of common machines. Products with more rows are no faster.
+  slot: { bytes: 24e6, rows: 512 },
 };
 /** Number of keys per query above which the attention probabilities are larger than a layer's other activations. */
 const manyKeys = 512;
-/** Bytes of a slot's [rows, vocabulary] matrix that fit the last-level cache of common machines. */
-const slotBytes = 24e6;
-/** Rows of a slot: below the minimum, products are inefficient independent of the cache; above the maximum, they are no faster. */
-const slotRows = { least: 256, most: 512 };
+/** Rows of a slot below which products are inefficient. */
+const leastSlotRows = 256;
 const slotCount = 8;
 
 export interface TrainerOptions {
@@ -97,7 +97,7 @@ export class Trainer {
   readonly #programs: TrainingPrograms;
   readonly #rope: RopeCache;
   readonly #options: TrainerOptions;
-  readonly #plan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens">;
+  readonly #plan: typeof cpuPlan;
   /** Tables kept on the device, if there is one. */
   readonly #tables: ResidentTables | undefined;
   /** Factor on planned run sizes and on the memory for activations; lowered once after the device runs out of memory. */
@@ -127,13 +127,14 @@ export class Trainer {
   /** Bytes of a run. Keys that occur several times are gathered, and their gradients are gathered again to be summed. */
   #bytesOf({ tokens, cells, keys, columns }: RunSize, train: boolean): number {
     const { hiddenSize, heads, kvHeads, headDim, mlpSize, layers, vocabSize } = this.#model.config;
+    const { slot, trainingTokens } = this.#plan;
     const keySize = kvHeads * headDim;
     const probabilities = train && cells < manyKeys * tokens ? heads * cells : 0;
     const perToken = 4 * hiddenSize + 3 * heads * headDim + 2 * keySize + 3 * mlpSize;
     const perLayer = tokens * perToken + keys * 2 * keySize + probabilities;
     const perTarget = train ? hiddenSize : 3;
     const transient =
-      tokens * (8 * mlpSize + (2 * Math.max(slotBytes, slotRows.most * vocabSize)) / this.#plan.trainingTokens) +
+      tokens * (8 * mlpSize + (2 * Math.max(slot.bytes, slot.rows * vocabSize)) / trainingTokens) +
       3 * heads * cells +
       (keys - tokens) * 4 * keySize +
       columns * perTarget;
@@ -375,7 +376,7 @@ export class Trainer {
   ): Promise<Pick<DeviceOutputs, "values">> {
     const given: Record<string, RunInput> = { ...inputs };
     for (const name of ["cos", "sin"]) given[name] = await this.#tables!.get(name, inputs[name]!);
-    if (adapter) Object.assign(given, await this.#options.adapters!.inputs(adapter));
+    if (adapter) Object.assign(given, await this.#options.adapters!.trainingInputs(adapter));
     if (gradient && adapter?.layout.targets.unembed) {
       const { vocabSize } = this.#model.config;
       Object.assign(given, unembeddingInputs(layout.weighted, { vocabSize, rank: adapter.layout.rank }));
@@ -385,10 +386,11 @@ export class Trainer {
     return { values };
   }
 
-  /** Divides head rows into slots: as large as the cache allows, or evenly if there are too many. */
+  /** Divides head rows into slots: as large as planned, or evenly if there are too many. */
   #slots(rows: readonly HeadRow[]): HeadRow[][] {
-    const cached = Math.floor(slotBytes / 4 / this.#model.config.vocabSize);
-    return divideRows(rows, { slots: slotCount, size: Math.min(slotRows.most, Math.max(slotRows.least, cached)) });
+    const { slot } = this.#plan;
+    const fitting = Math.floor(slot.bytes / 4 / this.#model.config.vocabSize);
+    return divideRows(rows, { slots: slotCount, size: Math.min(slot.rows, Math.max(leastSlotRows, fitting)) });
   }
 
   dispose(): Promise<void> {

@@ -25,11 +25,22 @@ export interface LocalOptions {
    * they cannot be used. docs/gpu.md lists what was tried. @defaultValue "cpu"
    */
   readonly device?: "auto" | "cpu" | "cuda" | "webgpu" | undefined;
+  /**
+   * Arithmetic on a CUDA device: `float32` (exact products), `tf32` or `bfloat16` (faster, less precise; docs/gpu.md has the measured errors).
+   * @defaultValue "float32"
+   */
+  readonly precision?: "float32" | "tf32" | "bfloat16" | undefined;
   /** Reject requests that the hosted service is known to reject, so that programs tested here work there. @defaultValue false */
   readonly strict?: boolean | undefined;
 }
 
-const localNames: OptionNames<LocalOptions> = { dataDir: true, device: true, models: true, strict: true };
+const localNames: OptionNames<LocalOptions> = {
+  dataDir: true,
+  device: true,
+  models: true,
+  precision: true,
+  strict: true,
+};
 
 /** The parts of a running server that the client uses. */
 export interface LocalServer {
@@ -55,7 +66,7 @@ export async function startLocal(
   load: () => Promise<unknown> = () => import(/* webpackIgnore: true */ /* @vite-ignore */ serverPackage),
 ): Promise<StartedLocal> {
   checkClientOptions("ServiceClient.local", options, localNames);
-  const { dataDir, device, models, strict, ...client } = options;
+  const { dataDir, device, models, precision, strict, ...client } = options;
   const { localDataDir, programName } = await import("./data-dir.node.ts");
   const folder = localDataDir(dataDir);
   // Names runs without a name; sent to local servers only.
@@ -94,7 +105,7 @@ export async function startLocal(
   }
   const server = await module.startLocalServer({
     ...omitUndefined({ dataDir: folder }),
-    ...omitUndefined({ device, models, strict }),
+    ...omitUndefined({ device, models, precision, strict }),
   });
   const reach = server.url === undefined ? { baseUrl: "http://tinklet.local" } : { baseUrl: server.url };
   return {

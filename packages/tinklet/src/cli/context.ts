@@ -2,7 +2,7 @@
 import { setMaxListeners } from "node:events";
 import type { ServiceClient, TinkletEvent } from "@tinklet/sdk";
 import { environment, type FoundServer, localDataDir, startLocal } from "@tinklet/sdk/environment";
-import type { DeviceChoice, LocalServer, LocalServerOptions } from "@tinklet/server";
+import type { DeviceChoice, LocalServer, LocalServerOptions, Precision } from "@tinklet/server";
 import type { Studio } from "@tinklet/wire";
 import type { Output } from "./output/output.ts";
 import type { Input } from "./parse.ts";
@@ -71,6 +71,11 @@ export class Context {
     return this.#input.text("device") as DeviceChoice | undefined;
   }
 
+  /** Arithmetic of a local server on a CUDA device; `undefined` for its default, float32. */
+  get precision(): Precision | undefined {
+    return this.#input.text("precision") as Precision | undefined;
+  }
+
   /** The client, created once. @param models - models of a local server. Default: the bundled model */
   service(models: readonly string[] = []): Promise<ServiceClient> {
     this.#service ??= this.#connect(models);
@@ -92,7 +97,13 @@ export class Context {
       defaultHeaders: this.headers,
     };
     if (local) {
-      const options = { ...common, models, device: this.device, dataDir: this.dataDir ?? "memory" };
+      const options = {
+        ...common,
+        models,
+        device: this.device,
+        precision: this.precision,
+        dataDir: this.dataDir ?? "memory",
+      };
       const { client, found } = await startLocal(
         options,
         this.#serverLoader(({ fetch, studioUrl }) => {

@@ -31,6 +31,11 @@ export const globalOptions: Readonly<Record<string, OptionSpec>> = {
     choices: ["auto", "cpu", "cuda", "webgpu"],
     about: "where --local and serve compute: cpu (default), cuda, webgpu or auto",
   },
+  precision: {
+    type: "string",
+    choices: ["float32", "tf32", "bfloat16"],
+    about: "arithmetic on a CUDA device (default float32)",
+  },
   quiet: { type: "boolean", short: "q", about: "results and errors only" },
   "no-color": { type: "boolean", about: "no colours" },
   help: { type: "boolean", short: "h", about: "this help" },

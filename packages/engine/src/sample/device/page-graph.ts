@@ -43,10 +43,28 @@ const integers = (graph: Graph, name: string, shape: readonly Dim[]): Tensor =>
 const indexOp = (graph: Graph, type: "Add" | "Mul", [a, b]: readonly [Tensor, Tensor], shape: readonly Dim[]): Tensor =>
   graph.node(type, [a, b], shape, { dtype: "int32" });
 
+/** Largest number of values in a row of the pages. */
+const mostRowValues = 32;
+
+/**
+ * How the pages divide the key (or value) of one token and head into rows. CUDA's `ScatterND` writes each row with one thread, so that
+ * short rows are written in parallel: rows of 128 values took a third of a decoding step.
+ */
+export function pageRows({ kvHeads, headDim }: Pick<ModelConfig, "kvHeads" | "headDim">): {
+  readonly perHead: number;
+  readonly perToken: number;
+  readonly width: number;
+} {
+  const perHead = headDim % mostRowValues === 0 ? headDim / mostRowValues : 1;
+  return { perHead, perToken: perHead * kvHeads, width: headDim / perHead };
+}
+
 const counting = (count: number): Int32Array => Int32Array.from({ length: count }, (_, i) => i);
 
-/** Row indices `[batch, kvHeads, keys]` into the pages of each sequence; the heads of a token are adjacent. */
-const keyRows = (graph: Graph, kvHeads: number, batch: Dim): Tensor => {
+/** Row indices `[batch, kvHeads, keys, rows per head]` into the pages of each sequence; the heads of a token are adjacent. */
+const keyRows = (graph: Graph, config: ModelConfig, batch: Dim): Tensor => {
+  const { kvHeads } = config;
+  const { perHead } = pageRows(config);
   const pages = integers(graph, "pages", [batch, "pages", 1]);
   const size = graph.constant(Int32Array.of(pageTokens), []);
   const first = indexOp(graph, "Mul", [pages, size], [batch, "pages", 1]);
@@ -58,17 +76,29 @@ const keyRows = (graph: Graph, kvHeads: number, batch: Dim): Tensor => {
   ]);
   const heads = graph.constant(Int32Array.of(kvHeads), []);
   const line = graph.constant(counting(kvHeads), [1, kvHeads, 1]);
-  return indexOp(
+  const keys = product(["pages", pageTokens]);
+  const ofHead = indexOp(
     graph,
     "Add",
     [indexOp(graph, "Mul", [slots, heads], slots.shape), line],
-    [batch, kvHeads, product(["pages", pageTokens])],
+    [batch, kvHeads, keys],
   );
+  if (perHead === 1) return reshape(graph, ofHead, [batch, kvHeads, keys, 1]);
+  const rows = graph.constant(Int32Array.of(perHead), []);
+  const firstRow = indexOp(
+    graph,
+    "Mul",
+    [reshape(graph, ofHead, [batch, kvHeads, keys, 1]), rows],
+    [batch, kvHeads, keys, 1],
+  );
+  const places = graph.constant(counting(perHead), [1, 1, 1, perHead]);
+  return indexOp(graph, "Add", [firstRow, places], [batch, kvHeads, keys, perHead]);
 };
 
 /** Attention over pages; adds the resident outputs `next.…`. */
 const pagedAttention = (graph: Graph, config: ModelConfig, decode: boolean): Attend => {
   const { heads, kvHeads, headDim } = config;
+  const { perToken, width } = pageRows(config);
   const share = heads / kvHeads;
   const tokens = "tokens";
   const tables = {
@@ -76,9 +106,9 @@ const pagedAttention = (graph: Graph, config: ModelConfig, decode: boolean): Att
     sin: graph.input("sin", ["positions", headDim / 2]),
   };
   const positions = graph.input("position_ids", [tokens, 1], { dtype: "int64" });
-  const written = graph.input("written.rows", [product([tokens, kvHeads]), 1], { dtype: "int64" });
+  const written = graph.input("written.rows", [product([tokens, perToken]), 1], { dtype: "int64" });
   const batch = decode ? tokens : "batch";
-  const rows = keyRows(graph, kvHeads, batch);
+  const rows = keyRows(graph, config, batch);
   // The last position that each query sees, and the position of each key in its sequence.
   const queries: Dim = decode ? share : product([share, "queries"]);
   const reach = graph.input("query.positions", [batch, 1, decode ? 1 : queries, 1]);
@@ -101,10 +131,11 @@ const pagedAttention = (graph: Graph, config: ModelConfig, decode: boolean): Att
     };
     const withEarlier = (side: "k" | "v", fresh: Tensor): Tensor => {
       const names = pageNames(layer, side);
-      const pages = graph.input(names.pages, ["slots", headDim]);
-      const next = graph.node("ScatterND", [pages, written, fresh], pages.shape);
+      const pages = graph.input(names.pages, ["slots", width]);
+      const made = reshape(graph, fresh, [product([tokens, perToken]), width]);
+      const next = graph.node("ScatterND", [pages, written, made], pages.shape);
       graph.output(names.next, next);
-      return gather(graph, next, rows);
+      return reshape(graph, gather(graph, next, rows), [batch, kvHeads, rows.shape[2]!, headDim]);
     };
     const turned = rotated(q, heads);
     const query = layout ? gather(graph, turned, layout.q) : reshape(graph, turned, [batch, kvHeads, share, headDim]);
@@ -156,26 +187,28 @@ export const pageGraph = (config: ModelConfig, { targets, decode, draw, top, pro
 };
 
 /** Copies rows of pages, for a sequence that is about to write to a shared page. */
-export const copyGraph = ({ layers, headDim }: Pick<ModelConfig, "layers" | "headDim">): Graph => {
+export const copyGraph = (config: ModelConfig): Graph => {
   const graph = new Graph();
+  const { width } = pageRows(config);
   const from = integers(graph, "from", ["copied"]);
   const to = graph.input("to", ["copied", 1], { dtype: "int64" });
-  forEachSide(layers, (layer, side) => {
+  forEachSide(config.layers, (layer, side) => {
     const names = pageNames(layer, side);
-    const pages = graph.input(names.pages, ["slots", headDim]);
+    const pages = graph.input(names.pages, ["slots", width]);
     graph.output(names.next, graph.node("ScatterND", [pages, to, gather(graph, pages, from)], pages.shape));
   });
   return graph;
 };
 
 /** Writes zeros to rows of pages. */
-export const clearGraph = ({ layers, headDim }: Pick<ModelConfig, "layers" | "headDim">): Graph => {
+export const clearGraph = (config: ModelConfig): Graph => {
   const graph = new Graph();
+  const { width } = pageRows(config);
   const to = graph.input("to", ["cleared", 1], { dtype: "int64" });
-  const zeros = graph.input("zeros", ["cleared", headDim]);
-  forEachSide(layers, (layer, side) => {
+  const zeros = graph.input("zeros", ["cleared", width]);
+  forEachSide(config.layers, (layer, side) => {
     const names = pageNames(layer, side);
-    const pages = graph.input(names.pages, ["slots", headDim]);
+    const pages = graph.input(names.pages, ["slots", width]);
     graph.output(names.next, graph.node("ScatterND", [pages, to, zeros], pages.shape));
   });
   return graph;

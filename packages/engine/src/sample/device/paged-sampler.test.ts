@@ -24,17 +24,17 @@ afterAll(() => {
 });
 
 type OnDevice = Runtime & { readonly device: Device };
-const open = async (kind: "interpreter" | "cpu" | "webgpu"): Promise<OnDevice> => {
+const open = async (kind: "interpreter" | (typeof testKinds)[number]): Promise<OnDevice> => {
   if (kind === "interpreter") return createInterpreterDevice();
   const device = await openTestDevice(kind);
   opened.push(device);
   return runtimeOf(device);
 };
-const samplerOn = (runtime: Runtime, { pages = 200, maxBatch = 8 } = {}): Sampler =>
-  new Sampler(model, runtime, {
+const samplerOn = (runtime: Runtime, { pages = 200, maxBatch = 8, of = model } = {}): Sampler =>
+  new Sampler(of, runtime, {
     contextLength: 64,
     maxBatch,
-    cacheBytes: pages * pageBytes(model.config),
+    cacheBytes: pages * pageBytes(of.config),
     eosTokenIds: [],
     packing: "none",
   });
@@ -66,9 +66,15 @@ const requests: readonly Partial<SampleRequest>[] = [
 ];
 
 describe.each(["interpreter", ...testKinds] as const)("on %s", (kind) => {
-  it("draws what a sampler on the host draws, alone and in company", async () => {
-    const [host, device] = [samplerOn(createInterpreter({ float64: true })), samplerOn(await open(kind))];
-    const adapter = freeze(noisyAdapter(model.config));
+  /** Keys of 64 values take two rows of a page. */
+  const shapes = [{}, { head_dim: 64, num_key_value_heads: 1 }];
+  it.each(shapes)("draws what a sampler on the host draws, alone and in company: %o", async (shape) => {
+    const of = tinyModel({ eos_token_id: null, ...shape });
+    const [host, device] = [
+      samplerOn(createInterpreter({ float64: true }), { of }),
+      samplerOn(await open(kind), { of }),
+    ];
+    const adapter = freeze(noisyAdapter(of.config));
     const some = kind === "webgpu" ? requests.slice(0, 4) : requests;
     const all = (sampler: Sampler): Promise<SampleResult>[] =>
       some.map((request, i) => sampler.submit({ prompt: [1, 2, 3], ...request }, i % 2 ? adapter : undefined).result);

@@ -40,6 +40,7 @@ const restrictions: Record<
 > = {
   interpreter: { length: [1, 100], rank: [1, 16] },
   cpu: { length: [1, 100, 257, 513], rank: [1, 5, 17] },
+  cuda: {},
   webgpu: { length: [1, 100], rank: [5], scores: ["none", "top"], company: ["none", "before"] },
 };
 

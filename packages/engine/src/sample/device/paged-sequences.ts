@@ -191,7 +191,7 @@ class PagedSequences implements Sequences {
     adapter: AdapterWeights | undefined,
     members: readonly { readonly row: DecodeRow; readonly sequence: Sequence }[],
   ): Promise<Decoded[]> {
-    const { kvHeads, vocabSize } = this.#model.config;
+    const { vocabSize } = this.#model.config;
     const draws = members.map(({ row }) => row.draw);
     const top = Math.max(0, ...draws.map((draw) => draw?.top ?? 0));
     const filtered = draws.some((draw) => draw && !draw.greedy && isFiltered(draw.choice));
@@ -201,13 +201,14 @@ class PagedSequences implements Sequences {
     const lengths = members.map(({ sequence }) => sequence.length);
     const longest = Math.max(...members.map(({ sequence }) => sequence.pages.length));
     const pages = new Int32Array(count * longest);
-    const written = new Int32Array(count * kvHeads);
+    const { rowsPerToken } = this.#pool;
+    const written = new Int32Array(count * rowsPerToken);
     members.forEach(({ sequence }, index) => {
       // Padding is masked: any page with finite contents is valid.
       for (let i = 0; i < longest; i++) pages[index * longest + i] = sequence.pages[i] ?? sequence.pages[0]!;
       const { length } = sequence;
       const first = this.#pool.rowOf(sequence.pages[Math.floor(length / pageTokens)]!, length % pageTokens);
-      for (let head = 0; head < kvHeads; head++) written[index * kvHeads + head] = first + head;
+      for (let row = 0; row < rowsPerToken; row++) written[index * rowsPerToken + row] = first + row;
     });
     const drawn = members.map(({ row }) => ({ ...(row.draw ?? noDraw), coldness: row.coldness }));
     const outputs = await this.#run(
@@ -351,7 +352,8 @@ class PagedSequences implements Sequences {
     const share = heads / kvHeads;
     const tokens = new Int32Array(count);
     const positions = new Int32Array(count);
-    const written = new Int32Array(count * kvHeads);
+    const { rowsPerToken } = this.#pool;
+    const written = new Int32Array(count * rowsPerToken);
     const unpack = new Int32Array(count * heads);
     const q = new Int32Array(batch * heads * queries);
     const reach = new Float32Array(batch * share * queries);
@@ -364,7 +366,7 @@ class PagedSequences implements Sequences {
         const position = past + t;
         positions[start + t] = position;
         const first = this.#pool.rowOf(table[Math.floor(position / pageTokens)]!, position % pageTokens);
-        for (let head = 0; head < kvHeads; head++) written[(start + t) * kvHeads + head] = first + head;
+        for (let row = 0; row < rowsPerToken; row++) written[(start + t) * rowsPerToken + row] = first + row;
         for (let head = 0; head < heads; head++) unpack[(start + t) * heads + head] = (b * heads + head) * queries + t;
       }
       for (let t = 0; t < queries; t++) {
@@ -434,7 +436,7 @@ class PagedSequences implements Sequences {
       ),
       cos: await this.#tables.get("cos", f32(tables.cos, tables.dims)),
       sin: await this.#tables.get("sin", f32(tables.sin, tables.dims)),
-      ...(adapter ? await this.#adapters.inputs(adapter) : {}),
+      ...(adapter ? await this.#adapters.samplingInputs(adapter) : {}),
     };
     if (draw)
       for (const [name, table] of Object.entries(this.#drawTables)) given[name] = await this.#tables.get(name, table);

@@ -1,6 +1,6 @@
 /**
- * Pages of keys and values on a device: one matrix per layer and side, `[pages · pageTokens · kvHeads, headDim]`, allocated once and
- * written in place. Pages have no reference counts: when no page is free, those that no block or sequence references are collected.
+ * Pages of keys and values on a device: one matrix per layer and side, with `pageTokens` tokens a page and the rows of `pageRows`, allocated
+ * once and written in place. Pages have no reference counts: when no page is free, those that no block or sequence references are collected.
  */
 import type { ModelConfig } from "@tinklet/models/config";
 import { MemoryError } from "../../errors.ts";
@@ -8,7 +8,7 @@ import { Graph } from "../../graph/graph.ts";
 import type { Device, DeviceProgram, DeviceValue, RunInput } from "../../runtime/device.ts";
 import { f32, i32, type Value } from "../../runtime/runtime.ts";
 import type { KvBlock } from "../kv-block.ts";
-import { clearGraph, copyGraph, forEachSide, pageNames, pageTokens } from "./page-graph.ts";
+import { clearGraph, copyGraph, forEachSide, pageNames, pageRows, pageTokens } from "./page-graph.ts";
 
 /** Consecutive tokens of a prompt, in one page. */
 export interface PageBlock extends KvBlock {
@@ -39,6 +39,8 @@ interface PageWrite {
 
 export class PagePool {
   readonly count: number;
+  /** Rows of a token's keys, and of its values, in the matrix of a layer. */
+  readonly rowsPerToken: number;
   readonly #config: ModelConfig;
   readonly #device: Device;
   readonly #reclaim: PagePoolOptions["reclaim"];
@@ -52,19 +54,21 @@ export class PagePool {
     this.#config = config;
     this.#device = device;
     this.#reclaim = reclaim;
+    this.rowsPerToken = pageRows(config).perToken;
     this.count = Math.floor(bytes / pageBytes(config));
     this.#free = allPages(this.count);
   }
 
   /** The matrices, allocated at the first use. */
   async #pages(): Promise<Readonly<Record<string, DeviceValue>>> {
-    const { layers, kvHeads, headDim } = this.#config;
-    const slots = this.count * pageTokens * kvHeads;
+    const { layers } = this.#config;
+    const { width } = pageRows(this.#config);
+    const slots = this.count * pageTokens * this.rowsPerToken;
     const names: string[] = [];
     forEachSide(layers, (layer, side) => names.push(pageNames(layer, side).pages));
     if (names.every((name) => this.#values[name])) return this.#values;
     const zeros = new Graph();
-    const shape = [slots, headDim];
+    const shape = [slots, width];
     zeros.output(
       "zeros",
       zeros.node("Expand", [zeros.constant(new Float32Array(1), [1, 1]), zeros.int64(shape)], shape),
@@ -109,12 +113,12 @@ export class PagePool {
 
   /** First row of a token's keys in the matrices. */
   rowOf(page: number, place: number): number {
-    return (page * pageTokens + place) * this.#config.kvHeads;
+    return (page * pageTokens + place) * this.rowsPerToken;
   }
 
   #rowsOf(page: number, tokens: number): Int32Array {
     const first = this.rowOf(page, 0);
-    return Int32Array.from({ length: tokens * this.#config.kvHeads }, (_, i) => first + i);
+    return Int32Array.from({ length: tokens * this.rowsPerToken }, (_, i) => first + i);
   }
 
   /** Copies the tokens to a new page. */
@@ -132,12 +136,13 @@ export class PagePool {
   async #clearPages(pages: readonly number[]): Promise<void> {
     this.#clear ??= this.#compile(clearGraph(this.#config));
     const program = await this.#clear;
-    const zeros = new Float32Array(pageTokens * this.#config.kvHeads * this.#config.headDim);
+    const { width } = pageRows(this.#config);
+    const zeros = new Float32Array(pageTokens * this.rowsPerToken * width);
     for (const page of pages) {
       const to = this.#rowsOf(page, pageTokens);
       const inputs: Record<string, Value> = {
         to: i32(to, [to.length, 1]),
-        zeros: f32(zeros, [to.length, this.#config.headDim]),
+        zeros: f32(zeros, [to.length, width]),
       };
       await this.write({ program, inputs });
     }

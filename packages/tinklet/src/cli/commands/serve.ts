@@ -56,7 +56,7 @@ export const serve: Command = {
     log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
   },
   examples: ["serve", "serve --model Qwen/Qwen3-0.6B --port 0"],
-  async run(input, { output, signal, dataDir, device }) {
+  async run(input, { output, signal, dataDir, device, precision }) {
     const server = await import("@tinklet/server");
     const [host, port, keyFile, budget, maxDisk] = [
       input.text("host"),
@@ -76,7 +76,7 @@ export const serve: Command = {
     const models = await server.resolveModels(input.texts("model"), {
       engine: {
         onNotice: engineNotices(output),
-        ...omitUndefined({ device }),
+        ...omitUndefined({ device, precision }),
         ...(budget === undefined ? {} : { memoryBudgetBytes: bytes(budget, "memory-budget") }),
       },
     });
