@@ -277,7 +277,7 @@ it.each([100, 131, 255, 257])(
 
 describe("memory", () => {
   it("stays within its share in a run that fills it ten times over, and what waits is never refused for it", async () => {
-    const cacheBytes = 3_000_000;
+    const cacheBytes = 1_500_000;
     const sampler = new Sampler(model, native, { ...defaults, cacheBytes });
     let filled = 0;
     for (let i = 0; filled < 10 * cacheBytes; i++) {
@@ -292,7 +292,7 @@ describe("memory", () => {
       filled += Math.max(0, prefixCacheBytes - before) + 3 * blockTokens * 8 * 2 * 2 * 64;
     }
     // A request that needs all of it gets it.
-    const whole = await run(sampler, { prompt: ids(300, 1), numSamples: 2, params: { maxTokens: 100, seed: 1 } });
+    const whole = await run(sampler, { prompt: ids(150, 1), numSamples: 2, params: { maxTokens: 50, seed: 1 } });
     expect(whole.sequences).toHaveLength(2);
     const { cacheBytes: decoding, prefixCacheBytes } = sampler.stats;
     expect(decoding + prefixCacheBytes).toBeLessThanOrEqual(cacheBytes);
