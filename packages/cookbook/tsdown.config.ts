@@ -12,7 +12,8 @@ const common: UserConfig = {
 };
 
 export default defineConfig([
-  { ...common, entry: { index: "src/index.ts" }, clean: true },
+  // Figures have an entry of their own, which a page can bundle: they need no SDK and no files.
+  { ...common, entry: { index: "src/index.ts", figures: "src/figures.ts" }, clean: true },
   // Each recipe by itself, importing the package by its name, as a user's copy does.
   {
     ...common,

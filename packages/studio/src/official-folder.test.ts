@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import type { RunFolders } from "@tinklet/wire";
 import { beforeAll, expect, test } from "vitest";
 import { rolloutOf, spansOf, withAdvantages } from "./page/run-rows.ts";
-import { alignRuns, folderCurves } from "./page/series.ts";
+import { alignLines, folderCurves, linesOf } from "./page/series.ts";
 import { sectionsOf } from "./page/views/step-log.tsx";
 import { runFolders } from "./run-folders.ts";
 import { flattenLog } from "./step-log.ts";
@@ -161,12 +161,12 @@ test("runs are listed with model, main metric and training runs", async () => {
 test("curves by step, time and tokens: repeated steps of a resumed run have the values of the second attempt", async () => {
   const { info, metrics, timing } = (await folders.read((await find("/rl")).id, 0))!;
   const curves = folderCurves("a", "a", metrics, info.rows);
-  const options = { metric: "env/all/reward/total", axis: "step", smoothing: 0 } as const;
-  expect(alignRuns([curves], options)).toEqual([
+  const lines = linesOf([curves], "env/all/reward/total", "step");
+  expect(alignLines(lines, 0)).toEqual([
     [0, 1, 2, 3, 4],
     [0.1, 0.2, 0.3, 0.4, 0.5],
   ]);
-  const [at, smoothed] = alignRuns([curves], { ...options, smoothing: 0.5 });
+  const [at, smoothed] = alignLines(lines, 0.5);
   expect([at, smoothed![0]]).toEqual([[0, 1, 2, 3, 4], 0.1]);
   expect(curves.x.time?.slice(0, 3)).toEqual([2, 4, 6]);
   expect(curves.x.tokens?.slice(0, 2)).toEqual([1100, 2200]);

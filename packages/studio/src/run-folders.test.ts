@@ -106,6 +106,51 @@ describe("run folders", () => {
     expect(page).toEqual({ rows: [{ total_reward: 0 }], total: 2, log: [] });
   });
 
+  test("have the scores and answers of their result.json or of their recipe's, and the sums of their spending", async () => {
+    const answer = { question: "q", before: "a", after: "b", expected: "c" };
+    await write("r/stage/metrics.jsonl", '{"step":0}\n');
+    await write(
+      "r/result.json",
+      JSON.stringify({ metric: "share right", before: 0.2, after: 0.6, better: "higher", cost: 3 }),
+    );
+    await write("own/metrics.jsonl", '{"step":0}\n');
+    await write("own/result.json", JSON.stringify({ answers: [answer, { question: 7 }, null], seconds: 5, cost: 0.5 }));
+    await write(
+      "own/spending.jsonl",
+      '{"step":0,"train_tokens":5,"evaluate_tokens":2}\n{"train_tokens":-1,"sample_tokens":4}\n',
+    );
+    await write("bad/metrics.jsonl", '{"step":0}\n');
+    await write(
+      "bad/result.json",
+      JSON.stringify({ metric: 1, before: "x", after: null, answers: "all", seconds: -1 }),
+    );
+    await write("bad/spending.jsonl", '{"train_tokens":"many"}\n');
+    const folders = await runFolders([root]);
+    const list = await folders.list();
+    const read = async (end: string) => (await folders.read(list.find(({ name }) => name.endsWith(end))!.id, 0))!;
+    const stage = await read("r/stage");
+    expect(stage.info.score).toEqual({ metric: "share right", before: 0.2, after: 0.6, better: "higher" });
+    expect([stage.spending, stage.result]).toEqual([undefined, undefined]); // the recipe's cost is not the stage's
+    const own = await read("/own");
+    expect([own.info.score, own.result]).toEqual([undefined, { answers: [answer], seconds: 5, cost: 0.5 }]);
+    expect(own.spending).toEqual({ train: 5, evaluate: 2, sample: 4 });
+    const bad = await read("/bad");
+    expect([bad.info.score, bad.result?.answers ?? [], bad.result?.seconds]).toEqual([undefined, [], undefined]);
+    expect(bad.spending).toEqual({ train: 0, evaluate: 0, sample: 0 });
+  });
+
+  test("answers of a result are truncated, and a result beyond the limit is not read", async () => {
+    await write("a/metrics.jsonl", '{"step":0}\n');
+    const answers = Array.from({ length: 30 }, () => ({ question: "q".repeat(30_000), before: "", after: "" }));
+    await write("a/result.json", JSON.stringify({ answers }));
+    const folders = await runFolders([root]);
+    const { id } = (await folders.list())[0]!;
+    const { result } = (await folders.read(id, 0))!;
+    expect([result!.answers.length, result!.answers[0]!.question.length]).toEqual([20, 20_000]);
+    await write("a/result.json", JSON.stringify({ answers, padding: "x".repeat(1_000_000) }));
+    expect((await folders.read(id, 0))!.result).toBeUndefined();
+  });
+
   test("only rollout files inside the folder can be read", async () => {
     await write("a/metrics.jsonl", '{"step":0}\n');
     await write("secret/rollouts.jsonl", '{"secret":1}\n');

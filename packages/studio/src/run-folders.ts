@@ -6,11 +6,14 @@
 import { createHash } from "node:crypto";
 import type { Dirent } from "node:fs";
 import { lstat, readdir, realpath, stat } from "node:fs/promises";
-import { basename, join, relative, resolve, sep } from "node:path";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import type { JsonValue, RunFileRow, RunFolderInfo, RunFolders } from "@tinklet/wire";
+import { readAnswers, readEvaluation } from "./evaluation-files.ts";
 import { GrowingFile, GrowingLines, lastRows, type RowBounds, RowPage } from "./growing-lines.ts";
 import { MetricColumns } from "./metric-columns.ts";
 import { readPlainFile } from "./plain-file.ts";
+import { resultOf, scoreOf } from "./run-result.ts";
+import { SpendingSums } from "./spending-sums.ts";
 import { readStepLog } from "./step-log.ts";
 
 /** Limits of the search for run folders: nesting depth and number. */
@@ -36,6 +39,9 @@ interface OpenFolder {
   readonly name: string;
   readonly metrics: GrowingFile<MetricColumns>;
   readonly checkpoints: GrowingLines;
+  readonly spending: GrowingFile<SpendingSums>;
+  /** Files of results: of the folder, and of the recipe whose stage it is. */
+  readonly results: readonly string[];
 }
 
 /** @throws Error naming a path that is not a folder. */
@@ -48,16 +54,23 @@ export async function runFolders(paths: readonly string[]): Promise<RunFolders> 
     roots.push(await realpath(resolve(folder)));
   }
   const known = new Map<string, OpenFolder>();
+  /** Folders of evaluations by their id, as found by the last scan. */
+  const evaluations = new Map<string, string>();
 
   const scan = async (): Promise<readonly OpenFolder[]> => {
     const paths = new Map<string, string>();
-    for (const root of roots) await findRuns(root, root, 0, paths);
+    evaluations.clear();
+    for (const root of roots) await findRuns(root, root, 0, { runs: paths, evaluations });
     const folders = [...paths].map(([path, name]) => {
-      const id = createHash("sha256").update(path).digest("hex").slice(0, 16);
+      const id = idOf(path);
       let folder = known.get(id);
       if (folder === undefined) {
         const metrics = new GrowingFile(join(path, "metrics.jsonl"), new MetricColumns());
-        folder = { id, path, name, metrics, checkpoints: new GrowingLines(join(path, "checkpoints.jsonl")) };
+        const checkpoints = new GrowingLines(join(path, "checkpoints.jsonl"));
+        const spending = new GrowingFile(join(path, "spending.jsonl"), new SpendingSums());
+        const places = roots.includes(path) ? [path] : [path, dirname(path)];
+        const results = places.map((place) => join(place, "result.json"));
+        folder = { id, path, name, metrics, checkpoints, spending, results };
         known.set(id, folder);
       }
       return folder;
@@ -68,6 +81,19 @@ export async function runFolders(paths: readonly string[]): Promise<RunFolders> 
   const find = async (id: string) => known.get(id) ?? (await scan()).find((folder) => folder.id === id);
 
   return {
+    evaluations: {
+      list: async () => {
+        await scan();
+        const found = await Promise.all([...evaluations].map(([id, path]) => readEvaluation(path, id)));
+        return found.filter((one) => one !== undefined).sort((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
+      },
+      read: async (id, page) => {
+        if (!evaluations.has(id)) await scan();
+        const path = evaluations.get(id);
+        const evaluation = path === undefined ? undefined : await readEvaluation(path, id);
+        return evaluation === undefined ? undefined : { evaluation, ...(await readAnswers(path!, page)) };
+      },
+    },
     list: async () => {
       // Sequential, so that a request for a single folder is not delayed by the whole list.
       const infos: RunFolderInfo[] = [];
@@ -80,7 +106,9 @@ export async function runFolders(paths: readonly string[]): Promise<RunFolders> 
       const info = await infoOf(folder);
       const checkpoints = await folder.checkpoints.read();
       const timing = await lastRows(join(folder.path, "timing_spans.jsonl"), timingRows);
-      return { info, metrics: folder.metrics.store.after(after), checkpoints, timing };
+      const spending = (await folder.spending.read()).sums;
+      const result = resultOf(await readResults(folder));
+      return { info, metrics: folder.metrics.store.after(after), checkpoints, timing, spending, result };
     },
     rollouts: async (id, file, { offset, limit }) => {
       const folder = await find(id);
@@ -96,13 +124,26 @@ export async function runFolders(paths: readonly string[]): Promise<RunFolders> 
   };
 }
 
-/** Finds folders with metrics at or below a root; symbolic links are not followed. */
-async function findRuns(root: string, path: string, depth: number, into: Map<string, string>): Promise<void> {
-  if (into.size >= maxFolders) return;
+/** An id for the API. */
+const idOf = (path: string): string => createHash("sha256").update(path).digest("hex").slice(0, 16);
+
+interface Found {
+  /** Names of run folders by their path. */
+  readonly runs: Map<string, string>;
+  /** Paths of evaluations by their id. */
+  readonly evaluations: Map<string, string>;
+}
+
+/** Finds folders with metrics or an evaluation at or below a root; symbolic links are not followed. */
+async function findRuns(root: string, path: string, depth: number, into: Found): Promise<void> {
+  const { runs, evaluations } = into;
+  if (runs.size >= maxFolders && evaluations.size >= maxFolders) return;
   const entries = await readdir(path, { withFileTypes: true }).catch((): Dirent[] => []);
-  if (entries.some((entry) => entry.isFile() && entry.name === "metrics.jsonl")) {
+  const has = (name: string) => entries.some((entry) => entry.isFile() && entry.name === name);
+  if (has("eval.json") && evaluations.size < maxFolders) evaluations.set(idOf(path), path);
+  if (has("metrics.jsonl") && runs.size < maxFolders) {
     const below = relative(root, path).split(sep).join("/");
-    into.set(path, below === "" ? basename(root) : `${basename(root)}/${below}`);
+    runs.set(path, below === "" ? basename(root) : `${basename(root)}/${below}`);
   }
   if (depth >= maxDepth) return;
   for (const entry of entries) {
@@ -110,6 +151,9 @@ async function findRuns(root: string, path: string, depth: number, into: Map<str
     if (entry.isDirectory() && !isHidden) await findRuns(root, join(path, entry.name), depth + 1, into);
   }
 }
+
+const readResults = ({ results }: OpenFolder): Promise<RunFileRow[]> =>
+  Promise.all(results.map((file) => readObject(file)));
 
 async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
   const [metrics, checkpoints] = [await folder.metrics.read(), await folder.checkpoints.read()];
@@ -129,7 +173,7 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
       if (id !== undefined) runIds.add(id);
     }
   }
-  const config = await readConfig(join(folder.path, "config.json"));
+  const config = await readObject(join(folder.path, "config.json"));
   return {
     id: folder.id,
     name: folder.name,
@@ -143,6 +187,7 @@ async function infoOf(folder: OpenFolder): Promise<RunFolderInfo> {
     model: modelOf(config),
     rollouts: await rolloutFiles(folder.path),
     data: await dataFiles(folder.path),
+    score: scoreOf(await readResults(folder)),
   };
 }
 
@@ -166,11 +211,12 @@ function modelOf(config: RunFileRow): string | undefined {
   return typeof name === "string" ? name : undefined;
 }
 
-async function readConfig(file: string): Promise<RunFileRow> {
+/** Reads a small JSON file; an invalid one is empty. */
+async function readObject(file: string): Promise<RunFileRow> {
   try {
     const text = await readPlainFile(file, maxConfigBytes);
     if (text === undefined) return {};
-    if (typeof text !== "string") return { note: "config.json is too large to be shown" };
+    if (typeof text !== "string") return { note: `${basename(file)} is too large to be shown` };
     const value = JSON.parse(text) as JsonValue;
     return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as RunFileRow) : {};
   } catch {

@@ -20,6 +20,15 @@ export {
   type CustomLossNodeOp,
 } from "./messages/custom-loss.ts";
 export {
+  Evaluation,
+  EvaluationFigure,
+  EvaluationListResponse,
+  EvaluationModel,
+  EvaluationQuery,
+  EvaluationResponse,
+  EvaluationScore,
+} from "./messages/evaluations.ts";
+export {
   CancelFutureRequest,
   CompleteMetadataResponse,
   classifyOutcome,
@@ -102,9 +111,13 @@ export {
   RolloutsResponse,
   type RunFileRow,
   RunFolder,
+  RunFolderAnswer,
   RunFolderListResponse,
   RunFolderQuery,
   RunFolderResponse,
+  RunFolderResult,
+  RunFolderScore,
+  RunFolderSpending,
   StepLogEntry,
 } from "./messages/run-folders.ts";
 export {
@@ -272,7 +285,7 @@ export {
   unknownFields,
   wireOf,
 } from "./schema/message.ts";
-export type { RunFolderInfo, RunFolders, Studio, StudioFile } from "./studio.ts";
+export type { Evaluations, RunFolderInfo, RunFolders, Studio, StudioFile } from "./studio.ts";
 export {
   copyDatum,
   Datum,

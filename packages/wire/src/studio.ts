@@ -2,7 +2,14 @@
  * The interface between server and studio: the files of the page that the server serves, and the run folders that it lists. The package
  * `@tinklet/studio` implements it; it is optional. The interfaces are here because server and studio do not import each other.
  */
-import type { RolloutsResponse, RunFileRow } from "./messages/run-folders.ts";
+import type { Evaluation, EvaluationResponse } from "./messages/evaluations.ts";
+import type {
+  RolloutsResponse,
+  RunFileRow,
+  RunFolderResult,
+  RunFolderScore,
+  RunFolderSpending,
+} from "./messages/run-folders.ts";
 
 /** A file of the page. */
 export interface StudioFile {
@@ -43,6 +50,7 @@ export interface RunFolderInfo {
   readonly rollouts: readonly string[];
   /** Files of training data, by their path in the folder. */
   readonly data: readonly string[];
+  readonly score?: RunFolderScore | undefined;
 }
 
 /** Reads folders of runs. */
@@ -58,6 +66,8 @@ export interface RunFolders {
         readonly metrics: Readonly<Record<string, readonly (number | null)[]>>;
         readonly checkpoints: readonly RunFileRow[];
         readonly timing: readonly RunFileRow[];
+        readonly spending?: RunFolderSpending | undefined;
+        readonly result?: RunFolderResult | undefined;
       }
     | undefined
   >;
@@ -67,4 +77,16 @@ export interface RunFolders {
     file: string,
     page: { readonly offset: number; readonly limit: number },
   ) => Promise<RolloutsResponse | undefined>;
+  /** @defaultValue none */
+  readonly evaluations?: Evaluations;
+}
+
+/** Reads evaluations in these folders. A caller that owns one of the models' runs may see an evaluation. */
+export interface Evaluations {
+  readonly list: () => Promise<readonly Evaluation[]>;
+  /** An evaluation with a page of its answers. */
+  readonly read: (
+    id: string,
+    page: { readonly offset: number; readonly limit: number },
+  ) => Promise<EvaluationResponse | undefined>;
 }

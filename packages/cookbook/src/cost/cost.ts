@@ -6,9 +6,9 @@ import { readFile } from "node:fs/promises";
 import { checkOptions } from "@tinklet/wire/options";
 import { DataError } from "../data/data-error.ts";
 import type { Rendered } from "../data/render.ts";
-import { type ModelPrice, type PriceTable, prices } from "./prices.ts";
+import { type PriceTable, prices } from "./prices.ts";
 
-export { type ModelPrice, type PriceTable, priceSource, prices } from "./prices.ts";
+export { type ModelPrice, type PriceTable, priceOf, priceSource, prices, trainingCost } from "./prices.ts";
 
 /** Figures of a data set before training. */
 export interface DataSummary {
@@ -54,22 +54,6 @@ export function summarize(
     truncated,
     dropped,
   };
-}
-
-/**
- * The price of a model, by its name without variant (`:peft:…` has prices of its own, which count only if they are listed).
- */
-export function priceOf(modelName: string, table: PriceTable = prices): ModelPrice | undefined {
-  return Object.hasOwn(table, modelName) ? table[modelName] : undefined;
-}
-
-/** US dollars for so many tokens of training, evaluation (a forward pass costs a prefill) and sampling. */
-export function trainingCost(
-  price: ModelPrice,
-  tokens: { readonly train: number; readonly evaluate?: number; readonly sample?: number },
-): number {
-  const { train, evaluate = 0, sample = 0 } = tokens;
-  return (train * price.train + evaluate * price.prefill + sample * price.sample) / 1e6;
 }
 
 /**

@@ -122,7 +122,7 @@ export class Diagnosis {
     return {
       code: "overfitting",
       step,
-      message: `The test loss rose to ${shown(loss)}; its best was ${shown(best)} at step ${bestStep + 1}.`,
+      message: `The test loss rose to ${shown(loss)}; its best was ${shown(best)} after ${bestStep} steps.`,
       remedy: "Train for fewer epochs, use the best checkpoint, or add examples.",
     };
   }

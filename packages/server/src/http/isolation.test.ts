@@ -183,6 +183,8 @@ const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> 
   getServerState: row("any tenant", () => ({ path: "tinklet/server" })),
   listRunFolders: row("any tenant", () => ({ path: "tinklet/folders" })),
   getRunFolder: row("no tenant", () => ({ path: "tinklet/folders/secret" })),
+  listEvaluations: row("any tenant", () => ({ path: "tinklet/evaluations" })),
+  getEvaluation: row("no tenant", () => ({ path: "tinklet/evaluations/secret" })),
   getRollouts: row("no tenant", () => ({ path: "tinklet/folders/secret/rollouts?file=x" })),
   importAdapter: row("no tenant", () => ({ path: "tinklet/import_adapter", body: {} })),
   oaiListModels: row("ownCheckpoints", () => ({ path: "/oai/api/v1/models" })),

@@ -1,8 +1,62 @@
 /** Folders of run files (`metrics.jsonl`, `config.json`, `checkpoints.jsonl`, rollouts) on Tinklet servers. */
 import { date } from "../schema/dates.ts";
-import { float, int, json, list, map, nullable, optional, string, withDefault } from "../schema/fields.ts";
+import { float, int, json, list, map, nullable, oneOf, optional, string, withDefault } from "../schema/fields.ts";
 import type { JsonValue } from "../schema/json.ts";
 import { message } from "../schema/message.ts";
+
+/** Scores of a recipe on its own test, before and after training. */
+export interface RunFolderScore {
+  /** What the scores are. */
+  readonly metric: string;
+  readonly before: number;
+  readonly after: number;
+  readonly better: "higher" | "lower";
+}
+export const RunFolderScore = message<RunFolderScore>("RunFolderScore", {
+  metric: string(),
+  before: float(),
+  after: float(),
+  better: oneOf<RunFolderScore["better"]>("higher", "lower"),
+});
+
+/** Tokens that were submitted, and are paid for where tokens have a price. */
+export interface RunFolderSpending {
+  readonly train: number;
+  readonly evaluate: number;
+  readonly sample: number;
+}
+export const RunFolderSpending = message<RunFolderSpending>("RunFolderSpending", {
+  train: float(),
+  evaluate: float(),
+  sample: float(),
+});
+
+/** A question with the model's answers before and after training. */
+export interface RunFolderAnswer {
+  readonly question: string;
+  readonly before: string;
+  readonly after: string;
+  readonly expected?: string;
+}
+export const RunFolderAnswer = message<RunFolderAnswer>("RunFolderAnswer", {
+  question: string(),
+  before: string(),
+  after: string(),
+  expected: optional(string()),
+});
+
+/** What a run recorded at its end. */
+export interface RunFolderResult {
+  readonly answers: readonly RunFolderAnswer[];
+  readonly seconds?: number;
+  /** US dollars. */
+  readonly cost?: number;
+}
+export const RunFolderResult = message<RunFolderResult>("RunFolderResult", {
+  answers: list(RunFolderAnswer.field),
+  seconds: optional(float()),
+  cost: optional(float()),
+});
 
 /** Summary of a run folder. */
 export interface RunFolder {
@@ -26,6 +80,8 @@ export interface RunFolder {
   readonly rollouts: readonly string[];
   /** Files of tokenized training data: lines with `tokens` and `weights`. Read with the same route as rollouts. */
   readonly data: readonly string[];
+  /** From the `result.json` of its recipe. */
+  readonly score?: RunFolderScore;
 }
 export const RunFolder = message<RunFolder, "data">("RunFolder", {
   folderId: string(),
@@ -40,6 +96,7 @@ export const RunFolder = message<RunFolder, "data">("RunFolder", {
   model: optional(string()),
   rollouts: list(string()),
   data: withDefault(list(string()), []),
+  score: optional(RunFolderScore.field),
 });
 
 /** Every folder that the caller may see, most recently written first. */
@@ -67,12 +124,18 @@ export interface RunFolderResponse {
   readonly metrics: Readonly<Record<string, readonly (number | null)[]>>;
   readonly checkpoints: readonly RunFileRow[];
   readonly timing: readonly RunFileRow[];
+  /** Absent where the loop does not record it. */
+  readonly spending?: RunFolderSpending;
+  /** From its `result.json`. */
+  readonly result?: RunFolderResult;
 }
 export const RunFolderResponse = message<RunFolderResponse>("RunFolderResponse", {
   folder: RunFolder.field,
   metrics: map(list(nullable(float()))),
   checkpoints: list(map(json())),
   timing: list(map(json())),
+  spending: optional(RunFolderSpending.field),
+  result: optional(RunFolderResult.field),
 });
 
 /** Selects lines of a rollout file. */

@@ -70,6 +70,8 @@ describe("the contract table", () => {
         "GET /tinklet/folders",
         "GET /tinklet/folders/{}",
         "GET /tinklet/folders/{}/rollouts",
+        "GET /tinklet/evaluations",
+        "GET /tinklet/evaluations/{}",
       ].sort(),
     );
   });

@@ -13,6 +13,7 @@ import {
   WeightsInfoResponse,
 } from "../messages/checkpoints.ts";
 import { CreateCustomLossRequest } from "../messages/custom-loss.ts";
+import { EvaluationListResponse, EvaluationQuery, EvaluationResponse } from "../messages/evaluations.ts";
 import { FuturesRetrieveRequest, FuturesRetrieveResponse, UntypedAPIFuture } from "../messages/futures.ts";
 import {
   RunProgressListResponse,
@@ -220,6 +221,13 @@ export const restRoutes = {
     RolloutsResponse,
     { pool: "rest", since: "tinklet" },
     RolloutsQuery,
+  ),
+  listEvaluations: get("/tinklet/evaluations", EvaluationListResponse, { pool: "rest", since: "tinklet" }),
+  getEvaluation: get(
+    "/tinklet/evaluations/{evaluationId}",
+    EvaluationResponse,
+    { pool: "rest", since: "tinklet" },
+    EvaluationQuery,
   ),
   importAdapter: route("POST", "/tinklet/import_adapter", {}, { pool: "rest", carries: "adapter", since: "tinklet" }),
 } as const;

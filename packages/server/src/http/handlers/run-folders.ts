@@ -1,13 +1,15 @@
 /** Handlers of run folders. With configured keys a folder is visible only to tenants that own one of its runs. */
 import { loadTokenizerFiles, type TokenizerFiles } from "@tinklet/models";
-import type { RunFolder, RunFolderInfo, RunFolders } from "@tinklet/wire";
+import type { Evaluation, RunFolder, RunFolderInfo, RunFolders } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import { Refusal } from "../../queue/refusal.ts";
 import { getModel } from "../../store/tables/models.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 
-type FolderOperation = "listRunFolders" | "getRunFolder" | "getRollouts";
+type FolderOperation = "listRunFolders" | "getRunFolder" | "getRollouts" | "listEvaluations" | "getEvaluation";
 
+/** Lines of answers per response. */
+const maxAnswers = 500;
 /** Rollouts per response. */
 const maxRollouts = 2000;
 
@@ -29,11 +31,14 @@ export function folderTokenizers(
 export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pick<Handlers, FolderOperation> {
   const mayRead = ({ caller }: Call, { runIds }: Pick<RunFolderInfo, "runIds">): boolean =>
     !api.auth.strict || runIds.some((id) => getModel(api.store.db.sql, id)?.tenant === caller.tenant);
+  /** Evaluations of base models alone have no owner. */
+  const mayReadEvaluation = (call: Call, { models }: Evaluation): boolean =>
+    mayRead(call, { runIds: models.flatMap(({ path }) => /^tinker:\/\/([^/]+)\//.exec(path ?? "")?.[1] ?? []) });
   const missing = (id: string): Refusal =>
     new Refusal(404, "not_found", `There is no run folder ${JSON.stringify(id.slice(0, 100))} of this key.`);
   const view = (info: RunFolderInfo): RunFolder => {
-    const { id: folderId, updatedAt, metric, model, ...rest } = info;
-    return { ...rest, folderId, updatedAt: new Date(updatedAt), ...omitUndefined({ metric, model }) };
+    const { id: folderId, updatedAt, metric, model, score, ...rest } = info;
+    return { ...rest, folderId, updatedAt: new Date(updatedAt), ...omitUndefined({ metric, model, score }) };
   };
   return {
     listRunFolders: async (_received, call) => {
@@ -43,8 +48,21 @@ export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pi
     getRunFolder: async ({ params, query }, call) => {
       const found = await folders?.read(params.folderId, Math.max(0, query.after));
       if (found === undefined || !mayRead(call, found.info)) throw missing(params.folderId);
-      const { info, ...files } = found;
-      return { folder: view(info), ...files };
+      const { info, spending, result, ...files } = found;
+      return { folder: view(info), ...files, ...omitUndefined({ spending, result }) };
+    },
+    listEvaluations: async (_received, call) => {
+      const found = (await folders?.evaluations?.list()) ?? [];
+      return { evaluations: found.filter((one) => mayReadEvaluation(call, one)) };
+    },
+    getEvaluation: async ({ params, query }, call) => {
+      const page = { offset: Math.max(0, query.offset), limit: Math.min(Math.max(0, query.limit), maxAnswers) };
+      const found = await folders?.evaluations?.read(params.evaluationId, page);
+      if (found === undefined || !mayReadEvaluation(call, found.evaluation)) {
+        const id = JSON.stringify(params.evaluationId.slice(0, 100));
+        throw new Refusal(404, "not_found", `There is no evaluation ${id} of this key.`);
+      }
+      return found;
     },
     getRollouts: async ({ params, query }, call) => {
       const info = (await folders?.list())?.find(({ id }) => id === params.folderId);
