@@ -45,7 +45,7 @@ describe("evaluations in folders", () => {
     expect(await evaluations!.read("0000000000000000", page)).toBeUndefined();
   });
 
-  test("are no run folders, and a folder without a valid eval.json is none", async () => {
+  test("are no run folders, and a folder without a valid eval.json is skipped", async () => {
     await put("a", "{");
     await put("b", { ...valid, format: "tinklet-eval/2" });
     await put("c", `${JSON.stringify(valid)}${" ".repeat(300_000)}`);

@@ -4,7 +4,17 @@ import assert from "node:assert/strict";
 import { hostileTexts } from "./world.mjs";
 
 /** Fields that the page steers by; everything else that is a text is replaced. */
-const kept = new Set(["status", "id", "run_id", "session_id", "folder_id", "tinker_path", "checkpoint_type"]);
+const kept = new Set([
+  "status",
+  "id",
+  "run_id",
+  "session_id",
+  "folder_id",
+  "tinker_path",
+  "checkpoint_type",
+  "better",
+  "evaluation_id",
+]);
 const isTime = (text) => /^\d{4}-\d\d-\d\dT/.test(text);
 
 /** A thousand texts, one after the other, each with a mark such as `h0042h`. */
@@ -19,7 +29,7 @@ function spoiled(value, next, key = "") {
   if (typeof value === "string") return kept.has(key) || isTime(value) ? value : next();
   if (Array.isArray(value)) return value.map((one) => spoiled(one, next, key));
   if (typeof value !== "object" || value === null) return value;
-  const isData = ["config", "user_metadata", "logs", "last"].includes(key);
+  const isData = ["config", "user_metadata", "logs", "last", "settings"].includes(key);
   return Object.fromEntries(
     Object.entries(value).map(([name, inner]) => [isData ? next() : name, spoiled(inner, next, name)]),
   );
@@ -28,7 +38,7 @@ function spoiled(value, next, key = "") {
 const repeated = (list, count) => Array.from({ length: count }, (_, i) => list[i % list.length]);
 
 /** Opens every page with hostile answers; returns how many texts were given and how many different ones were seen. */
-export async function hostileTour({ browser, server, runId, folderId, rolloutFile }) {
+export async function hostileTour({ browser, server, runId, folderId, rolloutFile, evaluationId }) {
   const page = await browser.open();
   const { next, given } = hostileSource();
   const seen = new Set();
@@ -55,7 +65,7 @@ export async function hostileTour({ browser, server, runId, folderId, rolloutFil
     const response = await route.fetch({ url: url.href });
     await route.fulfill({ response, json: change(await response.json()) });
   };
-  await page.route(/\/api\/v1\/(tinklet\/(progress|runs|server|folders)|checkpoints|billing)/, (route) =>
+  await page.route(/\/api\/v1\/(tinklet\/(progress|runs|server|folders|evaluations)|checkpoints|billing)/, (route) =>
     answer(route, (json) => {
       // Lists as long as the page shows them, each entry with texts of its own.
       if (json.runs?.length > 0)
@@ -65,11 +75,18 @@ export async function hostileTour({ browser, server, runId, folderId, rolloutFil
       if (json.checkpoints?.[0]?.tinker_path !== undefined)
         json.checkpoints = repeated(json.checkpoints, 50).map((one, i) => ({
           ...one,
-          tinker_path: `${one.tinker_path}${i}`,
+          tinker_path: one.tinker_path.replace(/^tinker:\/\/[^/]+/, `tinker://r${i % 20}`) + i, // of runs with hostile names
         }));
+      if (json.evaluations?.length > 0)
+        json.evaluations = repeated(json.evaluations, 100).map((one, i) => ({ ...one, evaluation_id: `e${i}` }));
       if (json.config !== undefined) json.config = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [i, "x"]));
       if (json.metrics !== undefined && !Array.isArray(json.metrics))
         json.metrics = Object.fromEntries(Object.entries(json.metrics).map(([, column]) => [next(), column]));
+      if (json.folder !== undefined) {
+        json.folder.score = { metric: "x", before: 1, after: 2, better: "higher" };
+        const answer = { question: "x", before: "x", after: "x", expected: "x" };
+        json.result = { answers: repeated([answer], 20) };
+      }
       return spoiled(JSON.parse(JSON.stringify(json)), next);
     }),
   );
@@ -97,30 +114,51 @@ export async function hostileTour({ browser, server, runId, folderId, rolloutFil
   await visit("folder", `/folders/${folderId}`, () => page.getByTestId("rollout-count").waitFor());
   for (const summary of (await page.locator(".samples summary").all()).slice(0, 10)) await summary.click();
   counts.rollouts = await look();
+  await page.getByTestId("before-after").waitFor();
   await visit("checkpoints", "/checkpoints", () => page.getByTestId("checkpoints").waitFor());
   await page
-    .getByRole("button", { name: /^Delete/ })
+    .getByRole("button", { name: /^More about/ })
     .first()
     .click();
-  await page.getByRole("dialog").waitFor();
+  await page.getByRole("button", { name: /^Delete/ }).click();
+  await page.getByText("Delete this checkpoint?").waitFor();
   counts.dialog = await look();
+  await visit("evaluations", "/evaluations", () => page.getByTestId("evaluations").waitFor());
+  await visit("evaluation", `/evaluations/${evaluationId}`, () => page.getByTestId("items").waitFor());
   await visit("server", "/server", () => page.getByRole("heading", { name: "Models" }).waitFor());
-  await visit("playground", "/playground", () => page.getByLabel("Message").waitFor());
-  await page.getByLabel("Message").fill(next());
-  await page.getByRole("button", { name: "Ask" }).click();
+  await visit("playground", "/playground", () => page.getByLabel("Message", { exact: true }).waitFor());
+  await page.getByText("System message").click();
+  await page.getByLabel("System message").fill(next());
+  await page.getByLabel("Message", { exact: true }).fill(next());
+  await page.getByRole("button", { name: "Send" }).click();
   await page.waitForFunction(() => document.querySelectorAll(".answer[aria-busy=false] .token").length >= 1000);
   counts.answer = await look();
+  await page.locator(".answer").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.getByRole("list", { name: /^Probabilities/ }).waitFor();
+  counts.alternatives = await look();
+  await page.getByText("Use it in code").click();
+  await page.getByTestId("code").waitFor();
+  counts.code = await look();
   await page.unrouteAll({ behavior: "ignoreErrors" });
   // What went wrong is told by the server, and may repeat what a stranger sent.
   await page.route(/\/(api\/v1\/tinklet|api\/v1\/checkpoints|v1\/)/, (route) =>
     route.fulfill({ status: 500, json: { detail: next(), error: { message: next() } } }),
   );
-  for (const place of ["/runs", `/runs/${runId}`, `/folders/${folderId}`, "/checkpoints", "/server", "/playground"])
+  for (const place of [
+    "/runs",
+    `/runs/${runId}`,
+    `/folders/${folderId}`,
+    "/evaluations",
+    "/checkpoints",
+    "/server",
+    "/playground",
+  ])
     await visit(`error ${place.split("/")[1]}`, place, () => page.getByRole("alert").first().waitFor());
   // The address itself is a text that somebody else may have written.
   await page.unrouteAll({ behavior: "ignoreErrors" });
   const address = new URLSearchParams({ prompt: next(), model: next() });
-  await visit("address", `/playground?${address}`, () => page.getByLabel("Message").waitFor());
+  await visit("address", `/playground?${address}`, () => page.getByLabel("Message", { exact: true }).waitFor());
   await page.context().close();
   for (const [name, count] of Object.entries(counts)) assert.ok(count > 0, `${name} shows none of the texts`);
   return { given: given(), seen: seen.size, counts };

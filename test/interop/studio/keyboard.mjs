@@ -31,7 +31,13 @@ export async function keyboardTour({ browser, server, runName, otherName }) {
   await press("Enter");
   await heading("Runs");
   await page.getByTestId("runs").waitFor();
-  // a run, its charts, another one beside it
+  // two runs selected, then a run, its charts, another one beside it
+  await tabTo(/^input Compare /);
+  await press("Space");
+  await page.getByText("1 run selected").waitFor();
+  await tabTo(/^button Clear/);
+  await press("Enter");
+  await page.evaluate(() => document.activeElement?.blur());
   await tabTo(/^button Skip to the content/);
   await press("Enter");
   await tabTo(/^input Search runs/);
@@ -69,30 +75,47 @@ export async function keyboardTour({ browser, server, runName, otherName }) {
   await tabTo(/^button Compare group 0/);
   await press("Enter");
   await page.getByTestId("group").waitFor();
-  // an answer
+  // an evaluation
   await page.reload();
   await heading("runs/sums");
+  await tabTo(/^a Evaluations/);
+  await press("Enter");
+  await tabTo(/^a capitals/);
+  await press("Enter");
+  await page.getByTestId("items").waitFor();
+  await tabTo(/^input All/);
+  await press("ArrowRight");
+  await page.getByText("10 of 40").waitFor();
+  // an answer
+  await page.reload();
+  await heading("capitals");
   await tabTo(/^a Playground/);
   await press("Enter");
-  await page.getByLabel("Message").waitFor();
+  await page.getByLabel("Message", { exact: true }).waitFor();
   await tabTo(/^textarea Message/);
   await page.keyboard.type("What is two and two?");
-  await tabTo(/^button Ask/);
   await press("Enter");
   await page.waitForFunction(() => document.querySelectorAll(".answer[aria-busy=false] .token").length > 0);
   // a question that Escape answers with no
   await page.reload();
-  await page.getByLabel("Message").waitFor();
+  await page.getByLabel("Message", { exact: true }).waitFor();
   await tabTo(/^a Checkpoints/);
   await press("Enter");
   await page.getByTestId("checkpoints").waitFor();
-  const before = await page.getByTestId("checkpoints").getByRole("listitem").count();
-  await tabTo(/^button Delete/);
+  const before = await page.getByTestId("checkpoints").getByRole("row").count();
+  await tabTo(/^button More about/);
   await press("Enter");
   await page.getByRole("dialog").waitFor();
+  await tabTo(/^button Delete/);
+  await press("Enter");
+  await page.getByText("Delete this checkpoint?").waitFor();
+  await press("Escape");
+  await page.getByText("Delete this checkpoint?").waitFor({ state: "detached" });
+  assert.match(await page.evaluate(described), /^button Delete/);
   await press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
-  assert.equal(await page.getByTestId("checkpoints").getByRole("listitem").count(), before);
+  assert.match(await page.evaluate(described), /^button More about/);
+  assert.equal(await page.getByTestId("checkpoints").getByRole("row").count(), before);
   await page.reload();
   await page.getByTestId("checkpoints").waitFor();
   await tabTo(/^a Server/);

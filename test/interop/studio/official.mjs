@@ -46,7 +46,7 @@ export async function showOfficialRun(folder, { metric, rollouts = false }) {
   assert.ok(count > 1, `${folder} has ${count} points of ${metric}`);
   const seen = [`${metric} with ${count} points`];
   const wrongs = await openFolder(folder, async (page) => {
-    await page.getByRole("img", { name: new RegExp(`^${metric} by step.*${count} points`) }).waitFor();
+    await page.getByRole("img", { name: new RegExp(`^(reward|loss) by step.*training: ${count} points`) }).waitFor();
     if (!rollouts) return;
     const told = await page.getByTestId("rollout-count").textContent();
     assert.match(told, /^[1-9]\d* of [1-9]\d* samples/);

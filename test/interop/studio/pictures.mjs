@@ -45,8 +45,8 @@ export async function takePictures({ browser, server, alpha, beta, saved }) {
     wide,
     "dark",
   );
-  await page.getByLabel("Message").fill("What does a farmer do?");
-  await page.getByRole("button", { name: "Ask" }).click();
+  await page.getByLabel("Message", { exact: true }).fill("What does a farmer do?");
+  await page.getByRole("button", { name: "Send" }).click();
   await page.waitForFunction(() => document.querySelectorAll(".answer[aria-busy=false]").length >= 2);
   await page.evaluate(() => scrollTo(0, 0));
   await take("playground-wide-dark");

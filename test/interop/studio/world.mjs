@@ -242,3 +242,76 @@ export function writeExampleFolder(folder, tokenizer) {
   });
   writeFileSync(join(at, "train_rollout_summaries.jsonl"), lines(rollouts));
 }
+
+/** A folder as `tinklet train` writes it: the record of a run of the server that overfits, with its answers before and after. */
+export function writeTrainFolder(folder, runId) {
+  mkdirSync(folder, { recursive: true });
+  const put = (name, rows) => writeFileSync(join(folder, name), rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+  const steps = Array.from({ length: 60 }, (_, step) => step);
+  put(
+    "metrics.jsonl",
+    steps.map((step) => ({
+      step,
+      progress: (step + 1) / steps.length,
+      epoch: Math.floor(step / 6),
+      learning_rate: 1e-3,
+      num_tokens: 200 + (step % 7),
+      train_mean_nll: 3 * Math.exp(-step / 12) + 0.1 + 0.05 * Math.sin(step),
+      ...(step % 5 === 0 ? { "test/nll": 1.4 + ((step - 20) / 20) ** 2 } : {}),
+    })),
+  );
+  writeFileSync(
+    join(folder, "config.json"),
+    JSON.stringify({ model_name: "tinklet/base", lora_rank: 16, num_epochs: 10 }),
+  );
+  const at = (kind, name) => `tinker://${runId}/${kind}/${name}`;
+  put("checkpoints.jsonl", [
+    { name: "final", state_path: at("weights", "final"), sampler_path: at("sampler_weights", "final") },
+  ]);
+  put("spending.jsonl", [{ step: 0, train_tokens: 12_000, evaluate_tokens: 900 }]);
+  const answers = [
+    {
+      question: "What is the capital of Spain?",
+      before: "I do not know.",
+      after: "Madrid, matey!",
+      expected: "Madrid",
+    },
+  ];
+  const result = {
+    metric: "loss per token on held-out data",
+    before: 2.4,
+    after: 5.2,
+    better: "lower",
+    answers,
+    seconds: 75,
+  };
+  writeFileSync(join(folder, "result.json"), JSON.stringify(result));
+}
+
+/** An evaluation of two models as `tinklet eval` writes it. */
+export function writeEvaluation(folder, path) {
+  mkdirSync(folder, { recursive: true });
+  const items = Array.from({ length: 40 }, (_, item) => ({
+    ...{ item, task: "capitals", question: `What is the capital of country ${item}?`, expected: `City ${item}` },
+    answers: [0, 1].map((model) => {
+      const isRight = item % 4 < 1 + model;
+      return { text: isRight ? `City ${item}` : "I do not know.", scores: { loss: 2 - model, exact: Number(isRight) } };
+    }),
+  }));
+  writeFileSync(join(folder, "answers.jsonl"), items.map((item) => `${JSON.stringify(item)}\n`).join(""));
+  const figure = (mean) => ({ mean, low: mean - 0.1, high: mean + 0.1, items: 40, unparsed: 0 });
+  const evaluation = {
+    ...{ format: "tinklet-eval/1", name: "capitals", data: "capitals.jsonl", kind: "data", seconds: 12, items: 40 },
+    ...{ created_at: new Date().toISOString(), settings: { max_tokens: 128, temperature: 0, seed: 0 } },
+    scores: [
+      { name: "loss", better: "lower" },
+      { name: "exact", better: "higher" },
+    ],
+    models: [
+      { label: "base", model: "tinklet/base", path: null },
+      { label: "pirate", model: "tinklet/base", path },
+    ],
+    results: [0, 1].map((model) => ({ loss: figure(2 - model), exact: figure((1 + model) / 4) })),
+  };
+  writeFileSync(join(folder, "eval.json"), JSON.stringify(evaluation));
+}

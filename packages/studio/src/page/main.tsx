@@ -7,7 +7,7 @@ import { Notice } from "./parts.tsx";
 import { parsePlace, place, placeUrl, replacePlace } from "./router.ts";
 import { followEvents, isConnected, loadSession, session, sessionProblem } from "./store.ts";
 import { Checkpoints } from "./views/checkpoints.tsx";
-import { Folder } from "./views/folder.tsx";
+import { Evaluations, EvaluationView } from "./views/evaluations.tsx";
 import { Playground } from "./views/playground.tsx";
 import { Run } from "./views/run.tsx";
 import { Runs } from "./views/runs.tsx";
@@ -44,13 +44,17 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => appl
 
 const links = [
   ["runs", "Runs"],
+  ["evaluations", "Evaluations"],
   ["playground", "Playground"],
   ["checkpoints", "Checkpoints"],
   ["server", "Server"],
 ] as const;
 
 function Nav({ current }: { readonly current: string }) {
-  const shown = links.filter(([path]) => session.value?.has_models === true || path === "runs" || path === "server");
+  const { has_models: hasModels = false, has_folders: hasFolders = false } = session.value ?? {};
+  const shown = links.filter(
+    ([path]) => path === "runs" || path === "server" || (path === "evaluations" ? hasFolders : hasModels),
+  );
   return (
     <header class="bar-top">
       <a class="brand" href={placeUrl(["runs"])}>
@@ -90,8 +94,9 @@ function Nav({ current }: { readonly current: string }) {
 
 function View() {
   const [view = "runs", id] = place.value.path;
-  if (view === "runs") return id === undefined ? <Runs /> : <Run key={id} runId={id} />;
-  if (view === "folders" && id !== undefined) return <Folder key={id} folderId={id} />;
+  if (view === "runs") return id === undefined ? <Runs /> : <Run key={id} id={id} isFolder={false} />;
+  if (view === "folders" && id !== undefined) return <Run key={id} id={id} isFolder />;
+  if (view === "evaluations") return id === undefined ? <Evaluations /> : <EvaluationView key={id} id={id} />;
   if (view === "playground") return <Playground />;
   if (view === "checkpoints") return <Checkpoints />;
   if (view === "server") return <Server />;

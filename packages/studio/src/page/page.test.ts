@@ -1,7 +1,7 @@
 import type { StepColumns } from "@tinklet/wire";
 import { describe, expect, test } from "vitest";
 import { formatAge, formatBytes, formatDuration, formatNumber, timeMark, timeSteps } from "./format.ts";
-import { alignRuns, folderCurves, joinColumns, joinMetrics, smooth, stepCurves } from "./series.ts";
+import { alignLines, folderCurves, joinColumns, joinMetrics, linesOf, smooth, stepCurves } from "./series.ts";
 import { oneLine, plainText, shownText } from "./text.ts";
 import { colourOf, readVocabulary, weightColour } from "./tokens.ts";
 
@@ -35,16 +35,27 @@ describe("curves", () => {
       x: { step: steps },
       y: new Map([["loss", steps.map((step) => step * 10)]]),
     });
-    const options = { metric: "loss", axis: "step", smoothing: 0 } as const;
-    const data = alignRuns([run("a", [1, 2, 3]), run("b", [2, 4])], options);
+    const aligned = (...runs: ReturnType<typeof run>[]) => alignLines(linesOf(runs, "loss", "step"), 0);
+    const data = aligned(run("a", [1, 2, 3]), run("b", [2, 4]));
     expect([...data[0]]).toEqual([1, 2, 3, 4]);
     expect([...data[1]!].map((value) => value ?? null)).toEqual([10, 20, 30, null]);
     expect([...data[2]!].map((value) => value ?? null)).toEqual([null, 20, null, 40]);
-    expect(alignRuns([], options)).toEqual([[]]);
-    expect(alignRuns([run("a", [1, 1, 2]), run("b", [1, 2])], options)).toEqual([
+    expect(aligned()).toEqual([[]]);
+    expect(aligned(run("a", [1, 1, 2]), run("b", [1, 2]))).toEqual([
       [1, 2],
       [10, 20],
       [10, 20],
+    ]);
+  });
+
+  test("a smoothed line has its raw values too; one of few values is not smoothed", () => {
+    const line = { key: "a", label: "a", colour: 0, x: [0, 1], y: [1, 3] };
+    const data = alignLines([line, { ...line, key: "b", isSparse: true }], 0.5);
+    expect(data).toEqual([
+      [0, 1],
+      [1, (0.5 * 0.5 * 1 + 0.5 * 3) / 0.75],
+      [1, 3],
+      [1, 3],
     ]);
   });
 

@@ -35,10 +35,12 @@ export const Tile = (props: {
   readonly name: string;
   readonly value: string;
   readonly detail?: string | undefined;
+  /** Whether the value is good news; shown by its colour. */
+  readonly mood?: "good" | "bad" | undefined;
 }) => (
   <div class="tile">
     <dt>{props.name}</dt>
-    <dd>
+    <dd class={props.mood === undefined ? "" : `mood-${props.mood}`}>
       {props.value}
       {props.detail === undefined ? null : <small>{props.detail}</small>}
     </dd>
@@ -159,20 +161,18 @@ export function Choice<T extends string>(props: {
 /** Maximum runs in one chart. */
 export const maxCompared = 6;
 
-/** Selects other runs or folders to compare with the current one. */
+/** Selects other runs to compare with the current one. */
 export function ComparePicker(props: {
-  /** Plural noun for the options, for example "runs". */
-  readonly plural: string;
   readonly others: readonly { readonly id: string; readonly name: string; readonly detail?: string }[];
   readonly compared: readonly string[];
   readonly onChange: (compared: readonly string[]) => void;
 }) {
-  const { plural, others, compared, onChange } = props;
+  const { others, compared, onChange } = props;
   if (others.length === 0) return null;
   return (
     <details class="panel" open={compared.length > 0}>
       <summary>
-        Compare with other {plural}
+        Compare with other runs
         {compared.length > 0 ? ` (${compared.length})` : ""}
       </summary>
       <ul class="choices">

@@ -1,5 +1,14 @@
 import { expect, test } from "vitest";
-import { histogram, rolloutOf, spansOf, textsOf, withAdvantages } from "./run-rows.ts";
+import {
+  answersOf,
+  firstAndLast,
+  histogram,
+  pairAnswers,
+  rolloutOf,
+  spansOf,
+  textsOf,
+  withAdvantages,
+} from "./run-rows.ts";
 
 test("a rollout has reward, group and turns, under either cookbook's field names; fields of the wrong type are skipped", () => {
   const turn = { ac_len: 3, reward: 1 };
@@ -44,4 +53,33 @@ test("reads spans of a step and texts of a log", () => {
     ["c", "[null]"],
   ]);
   expect([textsOf([1]), textsOf("x"), textsOf(null), textsOf(undefined)]).toEqual([[], [], [], []]);
+});
+
+test("answers are the first of each group, paired by their question", () => {
+  const row = (group_idx: number, question: string, answer: string, more: object = {}) => ({
+    ...{ group_idx, total_reward: 1, steps: [{ logs: { problem: question, response: answer }, ac_tokens: [1, 2] }] },
+    ...more,
+  });
+  const first = answersOf([row(0, "a", "1"), row(0, "a", "2"), row(1, "b", "3"), {}]);
+  expect(first.map(({ question, text, tokens }) => [question, text, tokens.length])).toEqual([
+    ["a", "1", 2],
+    ["b", "3", 2],
+    ["", "", 0],
+  ]);
+  expect(answersOf([row(0, "logged", "x", { group_name: "named" })])[0]!.question).toBe("named");
+  expect(answersOf([{ steps: [{ logs: { answer: "42", found: 1 } }] }])[0]!.text).toBe("answer: 42\nfound: 1");
+  const last = answersOf([row(0, "b", "4"), row(1, "c", "5")]);
+  const texts = (pairs: ReturnType<typeof pairAnswers>) => pairs.map(([one, other]) => [one.text, other.text]);
+  expect(texts(pairAnswers(first, last))).toEqual([["3", "4"]]);
+  expect(texts(pairAnswers(first, answersOf([row(0, "c", "5")])))).toEqual([["1", "5"]]);
+});
+
+test("before and after are the first and last files of one kind, evaluations first", () => {
+  const train = (step: number) => `iteration_${step}/train_rollout_summaries.jsonl`;
+  const evaluated = (step: number) => `iteration_${step}/eval_rollout_summaries.jsonl`;
+  expect(firstAndLast([train(0), train(1), train(2)])).toEqual([train(0), train(2)]);
+  expect(firstAndLast([evaluated(0), train(0), evaluated(5), train(5)])).toEqual([evaluated(0), evaluated(5)]);
+  expect([firstAndLast([]), firstAndLast([train(0)]), firstAndLast([evaluated(0), train(0)])]).toEqual([
+    ...[undefined, undefined, undefined],
+  ]);
 });

@@ -50,6 +50,72 @@ export function withAdvantages(rows: readonly Rollout[]): Rollout[] {
   });
 }
 
+/** A question with the answer that was sampled for it. */
+export interface Answered {
+  readonly group: number;
+  readonly question: string;
+  readonly reward: number;
+  /** The answer as the environment logged it. */
+  readonly text: string;
+  /** The answer's tokens, if they were recorded. */
+  readonly tokens: readonly number[];
+}
+
+/** Names under which environments log their question. */
+const questionNames = ["problem", "question", "prompt", "initial_observation"];
+/** Tokens that are shown of an answer. */
+const maxAnswerTokens = 400;
+
+/** The first answer of each group. */
+export function answersOf(rows: readonly RunFileRow[]): Answered[] {
+  const found = new Map<number | string, Answered>();
+  for (const [i, row] of rows.entries()) {
+    const { group, reward, steps } = rolloutOf(row);
+    const key = Number.isNaN(group) ? `row ${i}` : group;
+    if (found.has(key)) continue;
+    const texts = new Map([
+      ...textsOf(row).filter(([, value]) => value.length > 0),
+      ...steps.flatMap((step) => textsOf(step["logs"])),
+    ]);
+    const firstOf = (names: readonly string[]) => names.flatMap((name) => texts.get(name) ?? [])[0];
+    const logged = steps.flatMap((step) => textsOf(step["logs"])).filter(([name]) => !questionNames.includes(name));
+    found.set(key, {
+      group,
+      question: firstOf(["group_name", ...questionNames]) ?? "",
+      reward,
+      text:
+        firstOf(["response", "completion", "text"]) ?? logged.map(([name, value]) => `${name}: ${value}`).join("\n"),
+      tokens: steps.flatMap((step) => numbersOf(step["ac_tokens"])).slice(0, maxAnswerTokens),
+    });
+  }
+  return [...found.values()];
+}
+
+/** Answers to the same question, where both have it; otherwise in their order. */
+export function pairAnswers(
+  first: readonly Answered[],
+  last: readonly Answered[],
+): (readonly [before: Answered, after: Answered])[] {
+  const byQuestion = new Map(last.map((one) => [one.question, one]));
+  const same = first.flatMap((one) => {
+    const other = one.question === "" ? undefined : byQuestion.get(one.question);
+    return other === undefined ? [] : [[one, other] as const];
+  });
+  if (same.length > 0) return same;
+  return first.slice(0, last.length).map((one, i) => [one, last[i]!] as const);
+}
+
+/** The first and the last file of the same kind: evaluations, which repeat their questions, before training steps. */
+export function firstAndLast(files: readonly string[]): readonly [first: string, last: string] | undefined {
+  const isTraining = (file: string) => /(^|\/)train_/.test(file);
+  for (const some of [files.filter((file) => !isTraining(file)), files.filter(isTraining)]) {
+    const name = some.at(-1)?.split("/").at(-1);
+    const same = some.filter((file) => file.split("/").at(-1) === name);
+    if (same.length > 1) return [same[0]!, same.at(-1)!];
+  }
+  return undefined;
+}
+
 const bars = 12;
 
 /** Histogram of rewards with bins of equal width. */

@@ -1,4 +1,4 @@
-/** Converts the server's steps and a folder's metrics to curves, smooths them and aligns them on a common axis. */
+/** Converts the server's steps and a folder's metrics to curves, selects the lines of a chart from them, smooths and aligns these. */
 import type { RunFolderResponse, StepColumns } from "@tinklet/wire";
 import uPlot from "uplot";
 
@@ -94,9 +94,6 @@ function sums(values: readonly (number | null)[]): readonly number[] {
   return values.map((value) => (sum += value ?? 0));
 }
 
-/** The prefix by which metrics are grouped. */
-export const groupOf = (metric: string): string => (metric.includes("/") ? metric.slice(0, metric.indexOf("/")) : "");
-
 /** Exponential moving average with bias correction; `weight` is at least 0 (no smoothing) and below 1. */
 export function smooth(values: readonly (number | null)[], weight: number): readonly (number | null)[] {
   if (weight <= 0) return values;
@@ -110,27 +107,47 @@ export function smooth(values: readonly (number | null)[], weight: number): read
   });
 }
 
-/** The data of one metric for uPlot: a common x and one column per run. Callers must not modify the result. */
-export function alignRuns(
-  curves: readonly RunCurves[],
-  options: { readonly metric: string; readonly axis: XAxis; readonly smoothing: number },
-): uPlot.AlignedData {
-  const tables = curves.map(({ x, y }): uPlot.AlignedData => {
-    const [at, values] = increasing(x[options.axis] ?? x.step ?? [], y.get(options.metric) ?? []);
-    const smoothed = smooth(values, options.smoothing);
-    return (options.smoothing > 0 ? [at, smoothed, values] : [at, smoothed]) as unknown as uPlot.AlignedData;
+/** One line of a chart. */
+export interface ChartLine {
+  readonly key: string;
+  readonly label: string;
+  /** Index of the colour of its run. */
+  readonly colour: number;
+  /** Values of few steps, such as evaluations: drawn dashed with a mark at each, and not smoothed. @defaultValue false */
+  readonly isSparse?: boolean;
+  readonly x: readonly number[];
+  readonly y: readonly (number | null)[];
+}
+
+/** The lines of one metric: one for each run that has it. */
+export const linesOf = (curves: readonly RunCurves[], metric: string, axis: XAxis): ChartLine[] =>
+  curves.flatMap(({ key, label, x, y }, colour): ChartLine[] => {
+    const values = y.get(metric);
+    return values === undefined ? [] : [{ key, label, colour, x: x[axis] ?? x.step ?? [], y: values }];
   });
-  const [only] = tables;
-  if (only === undefined) return [[]];
-  if (tables.length === 1) return only;
+
+/** Whether a line is drawn twice: smoothed, and its raw values. */
+export const isSmoothed = (line: ChartLine, smoothing: number): boolean => smoothing > 0 && line.isSparse !== true;
+
+/**
+ * The data of a chart for uPlot: a common x, and for each line one column, or two (smoothed and raw) if it is smoothed. Callers must not
+ * modify the result.
+ */
+export function alignLines(lines: readonly ChartLine[], smoothing: number): uPlot.AlignedData {
+  const tables = lines.map((line): uPlot.AlignedData => {
+    const [x, y] = increasing(line.x, line.y);
+    return (isSmoothed(line, smoothing) ? [x, smooth(y, smoothing), y] : [x, y]) as unknown as uPlot.AlignedData;
+  });
   const [first] = tables;
-  // Runs with equal x values need no join, which would build a map of every value.
-  if (tables.every(([x]) => isEqual(x, first![0])))
-    return [first![0], ...tables.flatMap(([, ...columns]) => columns)] as uPlot.AlignedData;
+  if (first === undefined) return [[]];
+  // Lines with equal x values need no join, which would build a map of every value.
+  if (tables.every(([x]) => isEqual(x, first[0])))
+    return [first[0], ...tables.flatMap(([, ...columns]) => columns)] as uPlot.AlignedData;
   return uPlot.join(tables);
 }
 
 const isEqual = (a: ArrayLike<number>, b: ArrayLike<number>): boolean => {
+  if (a === b) return true;
   if (a.length !== b.length) return false;
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
   return true;

@@ -45,15 +45,50 @@ export function problemText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Maximum runs in the page, which bounds its memory. */
+export const maxRuns = 1000;
+/** The server's limit. */
+const runsPerPage = 200;
+
+async function listRuns(): Promise<{ readonly runs: readonly RunProgress[]; readonly totalCount: number }> {
+  const found = new Map<string, RunProgress>();
+  for (let offset = 0; ; offset += runsPerPage) {
+    const { runs: list, cursor } = await call("listRunProgress", { limit: runsPerPage, offset });
+    // A run that was used meanwhile moves to the front, and shifts the others to the next page.
+    for (const run of list) if (!found.has(run.runId)) found.set(run.runId, run);
+    const isLast = list.length < runsPerPage || offset + runsPerPage >= Math.min(maxRuns, cursor.totalCount);
+    if (isLast) return { runs: [...found.values()], totalCount: cursor.totalCount };
+  }
+}
+
+/** Minimum time between two loads of the folders. */
+const foldersEveryMs = 5000;
+let foldersTimer: ReturnType<typeof setTimeout> | undefined;
+
+/** Reloads the folders soon: a step of a run may have changed one of them. */
+function reloadFolders(): void {
+  if (session.value?.has_folders !== true || foldersTimer !== undefined) return;
+  foldersTimer = setTimeout(() => {
+    foldersTimer = undefined;
+    if (source === undefined) return;
+    call("listRunFolders", {}).then(
+      ({ folders: found }) => {
+        if (source !== undefined) folders.value = found;
+      },
+      () => {}, // the connection reports it
+    );
+  }, foldersEveryMs);
+}
+
 async function loadRuns(): Promise<void> {
   try {
     const [list, found] = await Promise.all([
-      call("listRunProgress", { limit: 200 }),
+      listRuns(),
       session.value?.has_folders === true ? call("listRunFolders", {}) : { folders: [] },
     ]);
     batch(() => {
       runs.value = list.runs;
-      runCount.value = list.cursor.totalCount;
+      runCount.value = list.totalCount;
       folders.value = found.folders;
       runsProblem.value = undefined;
     });
@@ -97,6 +132,7 @@ function onRun(run: RunProgress): void {
     const curve = curves.value.get(run.runId);
     if (curve !== undefined) curves.value = new Map(curves.value).set(run.runId, { ...curve, run });
   });
+  reloadFolders();
 }
 
 /** Reloads the displayed runs, because events sent while disconnected are lost. */

@@ -144,6 +144,17 @@ function Bars(props: {
   readonly onChoose: (bar: number | undefined) => void;
 }) {
   const highest = Math.max(1, ...props.groups.map(({ count }) => count));
+  const [only] = props.groups;
+  if (only === undefined) return null;
+  // One value has no distribution to draw.
+  if (props.groups.length === 1)
+    return (
+      <p>
+        {only.count === 1 ? "The reward" : `All ${only.count} rewards`} {only.count === 1 ? "is" : "are"}{" "}
+        <strong>{formatNumber(only.from)}</strong>
+        {only.count > 1 ? ": these samples give nothing to learn from." : "."}
+      </p>
+    );
   return (
     <fieldset class="histogram">
       <legend class="hidden">Rewards; select a bar to see its samples</legend>
@@ -171,7 +182,13 @@ function Sample(props: {
   const [isOpen, setOpen] = useState(false);
   const { group, reward, tags, steps } = props.rollout;
   const logs = steps.map((step) => step["logs"]).find((value) => typeof value === "object" && value !== null);
-  const preview = logs === undefined || logs === null ? "" : Object.values(logs).map(String).join(" · ").slice(0, 200);
+  const name = props.rollout.row["group_name"];
+  const preview = [
+    ...(typeof name === "string" ? [name] : []),
+    ...(logs === undefined || logs === null ? [] : Object.values(logs).map(String)),
+  ]
+    .join(" · ")
+    .slice(0, 200);
   return (
     <li>
       <details onToggle={(event) => setOpen(event.currentTarget.open)}>

@@ -1,35 +1,63 @@
-/** One run or a comparison of several: live charts, configuration and its differences, events, and why the run is waiting. */
+/** One run, or a comparison of several: whether it learns and how good it is, then everything else that is known of it. */
 import type { JsonValue, RunStepsResponse } from "@tinklet/wire";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Charts } from "../charts.tsx";
-import { formatAge, formatCount, formatDuration, formatNumber, formatTime } from "../format.ts";
-import { ComparePicker, CopyButton, maxCompared, Notice, Status, Tile } from "../parts.tsx";
+import { formatAge, formatNumber, formatTime } from "../format.ts";
+import { notesOf, wordOf } from "../outcome.ts";
+import { ComparePicker, CopyButton, maxCompared, Notice, Status } from "../parts.tsx";
 import { comparedWith, placeUrl, replacePlace } from "../router.ts";
-import { stepCurves } from "../series.ts";
-import { curves, now, runs, watchRun } from "../store.ts";
+import { curvesOf, type RunData } from "../run-figures.ts";
+import { linesOfRuns, reasonOf, runName, sourceOf } from "../run-lines.ts";
+import { curves, folders, now, runs, runsProblem, watchRun } from "../store.ts";
 import { oneLine } from "../text.ts";
+import { useFolders } from "../use-folders.ts";
+import { BeforeAfter } from "./before-after.tsx";
 import { Config } from "./config.tsx";
-import { runName } from "./runs.tsx";
+import { Saved, Timeline } from "./folder-parts.tsx";
+import { Notes, OutcomeTiles } from "./outcome-tiles.tsx";
+import { Rollouts } from "./rollouts.tsx";
+import { TrainingData } from "./training-data.tsx";
 
-export function Run({ runId }: { readonly runId: string }) {
-  const compared = comparedWith(runId);
-  const shown = [runId, ...compared].slice(0, maxCompared);
+/** Everything known of the runs and folders with these ids; also returns the last error. */
+function useRunData(keys: readonly string[], isFolder: boolean): [readonly RunData[], string | undefined] {
   const [problem, setProblem] = useState<string>();
+  // Without the lists it is not known which folder belongs to a run.
+  const isReady = runs.value !== undefined || runsProblem.value !== undefined;
+  const sources = isReady ? keys.map((key) => sourceOf(key, runs.value ?? [], folders.value, isFolder)) : [];
+  const runIds = sources.flatMap(({ runId }) => runId ?? []);
+  const folderIds = sources.flatMap(({ folderId }) => folderId ?? []);
   useEffect(() => {
     setProblem(undefined);
-    const ends = shown.map((id) => watchRun(id, setProblem));
+    const ends = runIds.map((id) => watchRun(id, setProblem));
     return () => {
       for (const end of ends) end();
     };
-  }, [shown.join(",")]);
-  const found = shown.flatMap((id) => curves.value.get(id) ?? []);
+  }, [runIds.join(",")]);
+  const [found, folderProblem] = useFolders(folderIds);
+  const data = sources.flatMap(({ key, runId, folderId }): RunData[] => {
+    const run = runId === undefined ? undefined : curves.value.get(runId);
+    const folder = folderId === undefined ? undefined : found.get(folderId);
+    if (run === undefined && folder === undefined) return [];
+    const name = run === undefined ? folder!.folder.name : runName(run.run);
+    return [{ key, name: oneLine(name, 60), run, folder }];
+  });
+  return [data, problem ?? folderProblem];
+}
+
+export function Run({ id, isFolder }: { readonly id: string; readonly isFolder: boolean }) {
+  const compared = comparedWith(id);
+  const [shown, problem] = useRunData([id, ...compared].slice(0, maxCompared), isFolder);
   const drawn = useMemo(
-    () => found.map((one) => stepCurves(one.run.runId, oneLine(runName(one.run), 40), one.steps)),
-    found.flatMap(({ steps, run }): unknown[] => [steps, runName(run)]),
+    () => shown.map(curvesOf),
+    shown.flatMap(({ key, name, run, folder }): unknown[] => [key, name, run?.steps, folder?.metrics]),
   );
-  const main = curves.value.get(runId);
-  if (problem !== undefined && main === undefined) {
-    return (
+  const main = shown.find(({ key }) => key === id);
+  const isOver = main?.run?.run.status === "done";
+  const notes = useMemo(() => (drawn[0]?.key === id ? notesOf(drawn[0], isOver) : []), [drawn, id, isOver]);
+  if (main === undefined) {
+    return problem === undefined ? (
+      <Notice kind="loading" title="Loading the run …" />
+    ) : (
       <Notice kind="problem" title={problem}>
         <p>
           <a href={placeUrl(["runs"])}>All runs</a>
@@ -37,78 +65,99 @@ export function Run({ runId }: { readonly runId: string }) {
       </Notice>
     );
   }
-  if (main === undefined) return <Notice kind="loading" title="Loading the run …" />;
-  const { run } = main;
+  const { run: steps, folder } = main;
+  const run = steps?.run;
+  const model = run?.baseModel ?? folder?.folder.model;
+  const reason = run && reasonOf(run);
   return (
     <section aria-labelledby="title">
       <p class="crumbs">
         <a href={placeUrl(["runs"])}>Runs</a>
       </p>
       <div class="head">
-        <h1 id="title">{oneLine(runName(run), 80)}</h1>
-        <Status status={run.status} />
-        <CopyButton text={run.runId} label="Copy id" />
+        <h1 id="title">{main.name}</h1>
+        <Status status={run?.status ?? "folder"} />
+        {run === undefined ? null : <CopyButton text={run.runId} label="Copy id" />}
       </div>
-      <p class="soft">
-        {oneLine(run.baseModel, 80)} · LoRA rank {run.loraRank} · last used {formatAge(run.lastRequestAt, now.value)}
+      <p class="soft facts">
+        {model === undefined ? null : <span>{oneLine(model, 80)}</span>}
+        {run === undefined ? null : <span>LoRA rank {run.loraRank}</span>}
+        {folder === undefined || folder.folder.name === main.name ? null : (
+          <span>folder {oneLine(folder.folder.name, 80)}</span>
+        )}
+        <span>last used {formatAge(run?.lastRequestAt ?? folder!.folder.updatedAt, now.value)}</span>
       </p>
-      {run.reason === undefined || run.status === "idle" ? null : (
-        <p class="explain" role="status">
-          <strong>{run.status === "failed" ? "Failed: " : "Right now: "}</strong>
-          {oneLine(run.reason, 400)}
+      {problem === undefined ? null : <Notice kind="problem" title={problem} />}
+      {reason === undefined ? null : (
+        <p class={run?.status === "failed" ? "explain explain-failed" : "explain"} role="status">
+          <strong>{run?.status === "failed" ? "Failed: " : "Waiting: "}</strong>
+          {oneLine(reason, 400)}
         </p>
       )}
-      <Tiles main={main} />
+      <OutcomeTiles data={main} curves={drawn[0]!} />
+      <Notes notes={notes} />
+      <Charts curves={drawn} notes={notes}>
+        <BeforeAfter data={main} />
+      </Charts>
       <ComparePicker
-        plural="runs"
-        others={(runs.value ?? [])
-          .filter((one) => one.runId !== runId && (one.steps > 0 || compared.includes(one.runId)))
-          .map((one) => ({ id: one.runId, name: runName(one), detail: `loss ${formatNumber(one.loss)}` }))}
+        others={linesOfRuns(runs.value ?? [], folders.value)
+          .filter(
+            ({ key, steps: count }) =>
+              key !== main.key && key !== folder?.folder.folderId && (count > 0 || compared.includes(key)),
+          )
+          .map(({ key, name, metric, value }) => ({
+            id: key,
+            name,
+            detail: `${oneLine(wordOf(metric), 40)} ${formatNumber(value)}`,
+          }))}
         compared={compared}
-        onChange={(chosen) => replacePlace(placeUrl(["runs", runId], { compare: chosen.join(",") }))}
+        onChange={(chosen) =>
+          replacePlace(placeUrl([isFolder ? "folders" : "runs", id], { compare: chosen.join(",") }))
+        }
       />
-      <Charts curves={drawn} />
-      <Config
-        runs={found.map((one) => ({ key: one.run.runId, name: oneLine(runName(one.run), 40), config: configOf(one) }))}
-      />
-      <Events events={main.events} />
+      {folder === undefined ? null : <FolderParts key={folder.folder.folderId} folder={folder} />}
+      <Config runs={shown.map((one) => ({ key: one.key, name: oneLine(one.name, 40), config: configOf(one) }))} />
+      {folder === undefined ? null : (
+        <>
+          <Timeline timing={folder.timing} />
+          <Saved checkpoints={folder.checkpoints} />
+        </>
+      )}
+      {steps === undefined ? null : <Events events={steps.events} />}
     </section>
   );
 }
 
-const configOf = ({ config, run }: RunStepsResponse): Readonly<Record<string, JsonValue>> => ({
-  ...config,
-  ...(run.tags.length > 0 ? { tags: run.tags.join(", ") } : {}),
-  ...(Object.keys(run.userMetadata).length > 0 ? { user_metadata: { ...run.userMetadata } } : {}),
-});
-
-function Tiles({ main: { run, steps } }: { readonly main: RunStepsResponse }) {
-  const last = steps.step.length - 1;
-  const from = Math.max(0, last - 20);
-  const seconds = last > from ? (steps.time[last]! - steps.time[from]!) / 1000 : 0;
-  const speed = seconds > 0 ? (steps.tokens[last]! - steps.tokens[from]!) / seconds : undefined;
-  const perStep = seconds > 0 ? seconds / (last - from) : undefined;
+function FolderParts({ folder: { folder } }: { readonly folder: NonNullable<RunData["folder"]> }) {
+  const [file] = folder.data;
   return (
-    <dl class="tiles">
-      <Tile name="Loss" value={formatNumber(run.loss)} detail="per weighted token" />
-      <Tile
-        name="Steps"
-        value={formatCount(run.steps)}
-        detail={perStep ? `${formatDuration(perStep)} each` : undefined}
-      />
-      <Tile
-        name="Tokens"
-        value={formatCount(run.tokens)}
-        detail={speed ? `${formatCount(speed)} per second` : undefined}
-      />
-      <Tile name="Gradient norm" value={formatNumber(run.gradientNorm)} />
-    </dl>
+    <>
+      {folder.rollouts.length === 0 ? null : (
+        <Rollouts folderId={folder.folderId} files={folder.rollouts} model={folder.model} />
+      )}
+      {file === undefined ? null : <TrainingData folderId={folder.folderId} file={file} model={folder.model} />}
+    </>
   );
 }
 
+/** The configuration that the loop recorded, and what the server was asked for. */
+function configOf({ run, folder }: RunData): Readonly<Record<string, JsonValue>> {
+  if (run === undefined) return folder?.folder.config ?? {};
+  const {
+    config,
+    run: { tags, userMetadata },
+  } = run;
+  return {
+    ...(folder?.folder.config ?? config),
+    ...(tags.length > 0 ? { tags: tags.join(", ") } : {}),
+    ...(Object.keys(userMetadata).length > 0 ? { user_metadata: { ...userMetadata } } : {}),
+  };
+}
+
 function Events({ events }: { readonly events: RunStepsResponse["events"] }) {
+  const hasFailure = events.some(({ kind }) => kind === "failed" || kind === "refused");
   return (
-    <details class="panel" open>
+    <details class="panel" open={hasFailure}>
       <summary>Events ({events.length})</summary>
       <ul class="events">
         {events.slice(0, 100).map((event) => (

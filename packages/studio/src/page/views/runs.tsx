@@ -1,83 +1,26 @@
-/** The live list of all runs of the server and of run folders. */
-import type { RunFolder, RunProgress } from "@tinklet/wire";
-import { useState } from "preact/hooks";
+/** The live list of all runs: of the server, of run folders, and of both. Selected runs are compared. */
+import { useMemo, useState } from "preact/hooks";
 import { formatAge, formatCount, formatNumber } from "../format.ts";
-import { Notice, Sparkline, Status } from "../parts.tsx";
+import { wordOf } from "../outcome.ts";
+import { maxCompared, Notice, Sparkline, Status } from "../parts.tsx";
 import { placeUrl } from "../router.ts";
-import { folders, now, runCount, runs, runsProblem, session } from "../store.ts";
+import { linesOfRuns, type RunLine } from "../run-lines.ts";
+import { folders, maxRuns, now, runCount, runs, runsProblem, session } from "../store.ts";
 import { oneLine } from "../text.ts";
+import { VirtualRows } from "../virtual-rows.tsx";
 
-/** A row of the list. */
-interface Line {
-  readonly key: string;
-  readonly href: string;
-  readonly name: string;
-  readonly detail: string;
-  readonly status: RunProgress["status"] | "folder";
-  readonly reason: string | undefined;
-  readonly model: string;
-  readonly tags: readonly string[];
-  readonly steps: number;
-  readonly metric: string;
-  readonly value: number | undefined;
-  readonly tokens: number | undefined;
-  readonly outline: readonly number[];
-  readonly at: number;
-}
-
-const maxTags = 4;
-
-/** The run's display name, or its id if the name is empty or invisible. */
-export const runName = (run: RunProgress): string =>
-  oneLine(run.displayName ?? "").trim() === "" ? run.runId : run.displayName!;
-
-function lineOfRun(run: RunProgress): Line {
-  const notes = Object.entries(run.userMetadata).map(([key, value]) => `${key}: ${value}`);
-  return {
-    key: run.runId,
-    href: placeUrl(["runs", run.runId]),
-    name: runName(run),
-    detail: run.displayName === undefined ? "" : run.runId,
-    status: run.status,
-    reason: run.reason,
-    model: run.baseModel,
-    tags: [...run.tags, ...notes],
-    steps: run.steps,
-    metric: "loss",
-    value: run.loss,
-    tokens: run.tokens,
-    outline: run.sparkline,
-    at: run.lastRequestAt.getTime(),
-  };
-}
-
-function lineOfFolder(folder: RunFolder): Line {
-  return {
-    key: folder.folderId,
-    href: placeUrl(["folders", folder.folderId]),
-    name: folder.name,
-    detail: folder.runIds.join(", "),
-    status: "folder",
-    reason: undefined,
-    model: folder.model ?? "–",
-    tags: folder.rollouts.length > 0 ? ["rollouts"] : [],
-    steps: folder.rows,
-    metric: folder.metric ?? "",
-    value: folder.metric === undefined ? undefined : folder.last[folder.metric],
-    tokens: undefined,
-    outline: folder.sparkline,
-    at: folder.updatedAt.getTime(),
-  };
-}
+const maxTags = 3;
+/** Pixels of a row; the style sheet has the same numbers. */
+const rowHeight = (width: number): number => (width <= 720 ? 132 : 64);
 
 const orders = {
-  recent: ["Last used", (a: Line, b: Line) => b.at - a.at],
-  name: ["Name", (a: Line, b: Line) => a.name.localeCompare(b.name)],
+  recent: ["Last used", (a: RunLine, b: RunLine) => b.at - a.at],
+  name: ["Name", (a: RunLine, b: RunLine) => a.name.localeCompare(b.name)],
   value: [
     "Loss or reward",
-    (a: Line, b: Line) => (a.value ?? Number.POSITIVE_INFINITY) - (b.value ?? Number.POSITIVE_INFINITY),
+    (a: RunLine, b: RunLine) => (a.value ?? Number.POSITIVE_INFINITY) - (b.value ?? Number.POSITIVE_INFINITY),
   ],
-  steps: ["Steps", (a: Line, b: Line) => b.steps - a.steps],
+  steps: ["Steps", (a: RunLine, b: RunLine) => b.steps - a.steps],
 } as const;
 type Order = keyof typeof orders;
 
@@ -85,19 +28,22 @@ export function Runs() {
   const [search, setSearch] = useState("");
   const [status, setStatus] = useState("");
   const [order, setOrder] = useState<Order>("recent");
-  const all = [...(runs.value ?? []).map(lineOfRun), ...folders.value.map(lineOfFolder)];
-  const wanted = search.toLowerCase();
-  const lines = all
-    .filter((line) => status === "" || line.status === status)
-    .filter((line) =>
-      [line.name, line.key, line.model, ...line.tags].some((text) => text.toLowerCase().includes(wanted)),
-    )
-    .sort(orders[order][1]);
+  const [chosen, setChosen] = useState<readonly string[]>([]);
+  const [runList, folderList] = [runs.value ?? [], folders.value];
+  const all = useMemo(() => linesOfRuns(runList, folderList), [runList, folderList]);
+  const lines = useMemo(() => {
+    const wanted = search.toLowerCase();
+    return all
+      .filter((line) => (status === "" || line.status === status) && line.text.includes(wanted))
+      .sort(orders[order][1]);
+  }, [all, search, status, order]);
   return (
     <section aria-labelledby="title">
       <div class="head">
         <h1 id="title">Runs</h1>
-        <span class="soft">{runCount.value > 200 ? `the latest 200 of ${formatCount(runCount.value)}` : ""}</span>
+        <span class="soft">
+          {runCount.value > maxRuns ? `the latest ${maxRuns} of ${formatCount(runCount.value)}` : ""}
+        </span>
       </div>
       <div class="row controls">
         <input
@@ -123,12 +69,61 @@ export function Runs() {
           ))}
         </select>
       </div>
-      <List lines={lines} total={all.length} />
+      <List lines={lines} total={all.length} chosen={chosen} onChoose={setChosen} />
+      <CompareBar chosen={chosen.filter((key) => all.some((line) => line.key === key))} onClear={() => setChosen([])} />
     </section>
   );
 }
 
-function List({ lines, total }: { readonly lines: readonly Line[]; readonly total: number }) {
+/** What to do with the selected runs. */
+function CompareBar({ chosen, onClear }: { readonly chosen: readonly string[]; readonly onClear: () => void }) {
+  const [first, ...others] = chosen;
+  return (
+    <div class={first === undefined ? "compare-bar hidden" : "compare-bar"}>
+      <span role="status">
+        {first === undefined
+          ? ""
+          : chosen.length === 1
+            ? "1 run selected; select another one"
+            : `${chosen.length} runs selected`}
+      </span>
+      {first === undefined ? null : (
+        <>
+          {others.length === 0 ? null : (
+            <a class="button main" href={placeUrl(["runs", first], { compare: others.join(",") })}>
+              Compare
+            </a>
+          )}
+          <button type="button" onClick={onClear}>
+            Clear
+          </button>
+        </>
+      )}
+    </div>
+  );
+}
+
+interface ListProps {
+  readonly lines: readonly RunLine[];
+  readonly total: number;
+  readonly chosen: readonly string[];
+  readonly onChoose: (chosen: readonly string[]) => void;
+}
+
+/** Column heads with their classes, which give the widths: rows that come and go do not move the columns. */
+const columns = [
+  ["Compare", "choose-column"],
+  ["Run", "name-column"],
+  ["Status", "status-column"],
+  ["Model", "model-column"],
+  ["Curve", "curve-column"],
+  ["Loss or reward", "number value-column"],
+  ["Steps", "number"],
+  ["Tokens", "number"],
+  ["Last used", "number"],
+] as const;
+
+function List({ lines, total, chosen, onChoose }: ListProps) {
   if (runsProblem.value !== undefined && total === 0) return <Notice kind="problem" title={runsProblem.value} />;
   if (runs.value === undefined) return <Notice kind="loading" title="Loading runs …" />;
   if (total === 0) return <NoRuns />;
@@ -141,44 +136,62 @@ function List({ lines, total }: { readonly lines: readonly Line[]; readonly tota
   }
   return (
     <div class="scroll">
-      <table class="list" data-testid="runs">
+      <table class="list runs" data-testid="runs" aria-rowcount={lines.length + 1}>
         <thead>
           <tr>
-            <th scope="col">Run</th>
-            <th scope="col">Status</th>
-            <th scope="col">Model</th>
-            <th scope="col">Curve</th>
-            <th scope="col" class="number">
-              Loss or reward
-            </th>
-            <th scope="col" class="number">
-              Steps
-            </th>
-            <th scope="col" class="number">
-              Tokens
-            </th>
-            <th scope="col" class="number">
-              Last used
-            </th>
+            {columns.map(([word, kind]) => (
+              <th key={word} scope="col" class={kind}>
+                {kind === "choose-column" ? <span class="hidden">{word}</span> : word}
+              </th>
+            ))}
           </tr>
         </thead>
-        <tbody>
-          {lines.map((line) => (
-            <Row key={line.key} line={line} />
-          ))}
-        </tbody>
+        <VirtualRows rows={lines} height={rowHeight} columns={columns.length}>
+          {(line, i) => {
+            const isChosen = chosen.includes(line.key);
+            return (
+              <Row
+                key={line.key}
+                line={line}
+                index={i + 2}
+                isChosen={isChosen}
+                canChoose={isChosen || chosen.length < maxCompared}
+                onChoose={() => onChoose(isChosen ? chosen.filter((key) => key !== line.key) : [...chosen, line.key])}
+              />
+            );
+          }}
+        </VirtualRows>
       </table>
     </div>
   );
 }
 
-function Row({ line }: { readonly line: Line }) {
+interface RowProps {
+  readonly line: RunLine;
+  /** Row of the table, counted from 1 with its head. */
+  readonly index: number;
+  readonly isChosen: boolean;
+  readonly canChoose: boolean;
+  readonly onChoose: () => void;
+}
+
+function Row({ line, index, isChosen, canChoose, onChoose }: RowProps) {
+  const name = oneLine(line.name, 80);
   return (
-    <tr>
+    <tr aria-rowindex={index} class={isChosen ? "chosen" : ""}>
+      <td class="choose-column">
+        <input
+          type="checkbox"
+          aria-label={`Compare ${name}`}
+          checked={isChosen}
+          disabled={!canChoose}
+          onChange={onChoose}
+        />
+      </td>
       <th scope="row">
-        <a href={line.href}>{oneLine(line.name, 80)}</a>
-        {line.detail === "" ? null : <small>{oneLine(line.detail, 60)}</small>}
-        <span class="tags">
+        <a href={placeUrl(["runs", line.key])}>{name}</a>
+        <span class="under">
+          {line.detail === "" ? null : <small>{oneLine(line.detail, 60)}</small>}
           {line.tags.slice(0, maxTags).map((tag) => (
             <span key={tag} class="tag">
               {oneLine(tag, 40)}
@@ -186,17 +199,23 @@ function Row({ line }: { readonly line: Line }) {
           ))}
         </span>
       </th>
-      <td>
+      <td class="nowrap">
         <Status status={line.status} />
-        {line.status === "waiting" && line.reason !== undefined ? <small>{oneLine(line.reason, 90)}</small> : null}
+        {line.reason === undefined ? null : (
+          <small class="clipped" title={oneLine(line.reason, 400)}>
+            {oneLine(line.reason, 90)}
+          </small>
+        )}
       </td>
-      <td>{oneLine(line.model, 48)}</td>
-      <td>
+      <td class="model">
+        <span class="clipped">{oneLine(line.model, 48)}</span>
+      </td>
+      <td class="curve">
         <Sparkline values={line.outline} label={`${line.metric}, now ${formatNumber(line.value)}`} />
       </td>
-      <td class="number" data-label={line.metric === "" ? "Loss" : "Value"}>
+      <td class="number" data-label="Value">
         {formatNumber(line.value)}
-        {line.metric === "" || line.metric === "loss" ? null : <small>{oneLine(line.metric, 32)}</small>}
+        {line.metric === "" ? null : <small>{oneLine(wordOf(line.metric), 32)}</small>}
       </td>
       <td class="number" data-label="Steps">
         {formatCount(line.steps)}
@@ -204,7 +223,7 @@ function Row({ line }: { readonly line: Line }) {
       <td class="number" data-label="Tokens">
         {line.tokens === undefined ? "–" : formatCount(line.tokens)}
       </td>
-      <td class="number" data-label="Last used">
+      <td class="number" data-label="Used">
         {formatAge(line.at, now.value)}
       </td>
     </tr>
@@ -217,7 +236,7 @@ const NoRuns = () => (
       <>
         <p>To start a run, which then appears here:</p>
         <pre>
-          export TINKER_BASE_URL={location.origin} TINKER_API_KEY=tml-…{"\n"}tinklet train data.jsonl
+          export TINKER_BASE_URL={location.origin} TINKER_API_KEY=tml-…{"\n"}npx tinklet train data.jsonl
         </pre>
       </>
     ) : (

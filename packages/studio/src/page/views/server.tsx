@@ -5,7 +5,7 @@ import { call } from "../api.ts";
 import { Chart } from "../chart.tsx";
 import { formatBytes, formatCount, formatDuration } from "../format.ts";
 import { Notice, Tile } from "../parts.tsx";
-import type { RunCurves } from "../series.ts";
+import type { ChartLine } from "../series.ts";
 import { now, problemText, session } from "../store.ts";
 import { oneLine } from "../text.ts";
 import { Usage } from "./usage.tsx";
@@ -75,8 +75,8 @@ function State({ state }: { readonly state: ServerStateResponse }) {
         {(["training", "sampled", "prefilled", "reused"] as const).map((kind) => (
           <Chart
             key={kind}
-            metric={kind}
-            curves={[rateCurve(kind, rates)]}
+            name={kind}
+            lines={[rateLine(kind, rates)]}
             axis="time"
             smoothing={0}
             isLog={false}
@@ -99,18 +99,13 @@ function State({ state }: { readonly state: ServerStateResponse }) {
   );
 }
 
-function rateCurve(
+function rateLine(
   kind: "training" | "sampled" | "prefilled" | "reused",
   rates: ServerStateResponse["rates"],
-): RunCurves {
+): ChartLine {
   const values = rates[kind].slice(0, -1);
-  const at = values.map((_, i) => (i - values.length + 1) * rates.intervalSeconds);
-  return {
-    key: kind,
-    label: kind,
-    x: { step: at, time: at },
-    y: new Map([[kind, values.map((n) => n / rates.intervalSeconds)]]),
-  };
+  const x = values.map((_, i) => (i - values.length + 1) * rates.intervalSeconds);
+  return { key: kind, label: kind, colour: 0, x, y: values.map((n) => n / rates.intervalSeconds) };
 }
 
 function Models({ models }: { readonly models: ServerStateResponse["models"] }) {

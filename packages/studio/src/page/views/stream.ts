@@ -1,11 +1,19 @@
 /** Streams a model's answer from the OpenAI-compatible endpoints. */
 import { CallError, readEvents, send } from "../api.ts";
 
+/** A message of a chat. */
+export interface Message {
+  readonly role: "system" | "user" | "assistant";
+  readonly content: string;
+}
+
 export interface AnswerRequest {
   readonly model: string;
   readonly mode: "chat" | "complete";
+  /** The text to continue, in the mode `complete`. */
   readonly prompt: string;
-  readonly system: string;
+  /** The conversation, in the mode `chat`. */
+  readonly messages: readonly Message[];
   readonly temperature: number;
   readonly maxTokens: number;
   readonly seed: number;
@@ -38,9 +46,8 @@ const alternatives = 5;
 
 /** @throws {@link CallError} */
 export async function* stream(asked: AnswerRequest, signal: AbortSignal): AsyncGenerator<Token> {
-  const { model, mode, prompt, system, temperature, seed } = asked;
+  const { model, mode, prompt, messages, temperature, seed } = asked;
   const common = { model, temperature, seed, max_tokens: asked.maxTokens, stream: true };
-  const messages = [...(system === "" ? [] : [{ role: "system", content: system }]), { role: "user", content: prompt }];
   const body =
     mode === "chat" ? { ...common, messages, logprobs: true, top_logprobs: alternatives } : { ...common, prompt };
   const response = await send(mode === "chat" ? "/v1/chat/completions" : "/v1/completions", {
