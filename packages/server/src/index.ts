@@ -23,5 +23,5 @@ export { isLoopback, type RunningServer, type ServeOptions, serve } from "./serv
 export { createServer, type ModelSource, type ServerOptions, type TinkletServer } from "./server.ts";
 export { type DataFolder, openDataFolder, type PruneChoice, type PrunePlan } from "./store/data-folder.ts";
 export type { DataKind, DataUse, KindUse, RunData } from "./store/files/data-use.ts";
-export type { PrunedRun, PruneOutcome } from "./store/prune.ts";
+export type { PrunedRun, PrunedStep, PruneOutcome } from "./store/prune.ts";
 export { StoreError, type StoreErrorCode } from "./store/store-error.ts";

@@ -15,6 +15,7 @@ import { defaultLimits } from "./limits.ts";
 import { recordedModels } from "./models.ts";
 import { createServer, recordFailed, type ServerOptions } from "./server.ts";
 import { newSecret, proofOf, writeRecord } from "./store/server-record.ts";
+import { retentionText } from "./store/tables/retention.ts";
 
 /** Options of {@link serve}. */
 export interface ServeOptions extends ServerOptions {
@@ -44,6 +45,8 @@ export interface RunningServer {
   readonly studioUrl: (place?: string) => string | undefined;
   /** Number of requests that a crash interrupted and that run again now. */
   readonly recovered: { readonly requests: number };
+  /** What the server deletes by itself, and when, for people. */
+  readonly retention: string;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -148,6 +151,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     fetch,
     studioUrl,
     recovered,
+    retention: retentionText(limits),
     close,
     [Symbol.asyncDispose]: close,
   };

@@ -29,7 +29,7 @@ import { openStore } from "./store/store.ts";
 import { nameRuns } from "./store/tables/names.ts";
 import { countDeaths } from "./store/tables/requests.ts";
 import { noteStart } from "./store/tables/starts.ts";
-import { sweep } from "./sweep.ts";
+import { releaseLeftovers, sweep } from "./sweep.ts";
 import { createSideThread } from "./thread/side-thread.ts";
 
 /** A base model to serve. */
@@ -214,6 +214,7 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   if (named > 0) log.info("runs.named", { count: named });
   const sessionActivity = createSessionActivity(clock);
   let closing: Promise<void> | undefined;
+  await releaseLeftovers({ store, clock, log, isLoaded: () => false });
   const recovered = queue.recover();
   if (recovered.requests > 0) log.info("requests.recovered", recovered);
   const stopSweeping = sweep({ store, queue, clock, log, limits, sessionActivity });
@@ -278,6 +279,8 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     stopSweeping();
     queue.context.steps.close();
     await queue.close();
+    const stored = { store, clock, log, isLoaded: () => false }; // the states of all models are on disk
+    await releaseLeftovers(stored).catch((error: unknown) => log.warn("sweep.failed", { error: String(error) }));
     await Promise.all([...queue.engineQueues.values()].map((engineQueue) => engineQueue.engine.close()));
     await Promise.all([losses, unpacking, imports, promptThreads].map((threads) => threads.close()));
     if (dataDir !== undefined) await removeRecord(dataDir).catch(recordFailed(log));

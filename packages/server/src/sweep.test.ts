@@ -146,6 +146,86 @@ describe("a sample without a sampling session", () => {
   });
 });
 
+describe("what an ended session leaves behind", () => {
+  const finish = (server: TestServer, session: string) =>
+    server.post(`sessions/${session}/finish`, { reason: { type: "success" }, detail: null });
+  /** A run with a step, a named checkpoint and two samplers without a name. */
+  const trained = async (server: TestServer, session: string) => {
+    const model = await server.model(session);
+    await server.passResult(server.pass(model, 1));
+    await server.result(server.optim(model, 2));
+    await server.result(server.post("save_weights", { model_id: model, seq_id: 3, path: "final" }));
+    for (const seq of [4, 5]) {
+      const save = { model_id: model, seq_id: seq, sampling_session_seq_id: seq };
+      await server.result(server.post("save_weights_for_sampler", save));
+    }
+    return model;
+  };
+
+  test("is deleted when it has finished: samplers without a name and the state; checkpoints stay", async () => {
+    const kept = await open();
+    let { server } = kept;
+    const session = await server.session();
+    const model = await trained(server, session);
+    expect(await kept.folders()).toBe(3);
+    server = await kept.reopen();
+    expect(await kept.folders()).toBeGreaterThanOrEqual(3); // the session has not finished: a client may continue
+    expect((await sample(server, { sampling_session_id: `${session}:sample:5` })).status).toBe(200);
+    await finish(server, session);
+    await expect.poll(() => server.clock.advance(minute).then(kept.folders)).toBe(1);
+    const { json } = await server.get(`training_runs/${model}/checkpoints`);
+    expect(json.checkpoints.map((one: { checkpoint_id: string }) => one.checkpoint_id)).toEqual(["weights/final"]);
+    const made = await server.post("load_weights", {
+      session_id: await server.session(),
+      model_seq_id: 0,
+      path: `tinker://${model}/weights/final`,
+      optimizer: true,
+    });
+    expect((await server.result(made)).model_id).toMatch(/:train:0$/);
+  });
+
+  test("is deleted when the server stops, because commands end within a minute", async () => {
+    const kept = await open();
+    const { server } = kept;
+    const session = await server.session();
+    await trained(server, session);
+    await finish(server, session);
+    await kept.reopen();
+    expect(await kept.folders()).toBe(1);
+  });
+
+  test("is deleted at a start after weeks of silence, also if no server ran", async () => {
+    const kept = await open();
+    let { server } = kept;
+    await trained(server, await server.session());
+    server = await kept.reopen();
+    const before = await kept.folders();
+    const days = 86_400_000;
+    server.clock.jump(8 * days);
+    await kept.reopen();
+    expect(await kept.folders()).toBe(before - 2); // the samplers
+    server.clock.jump(30 * days);
+    await kept.reopen();
+    expect(await kept.folders()).toBe(1);
+  });
+
+  test("is kept while a request of it is pending", async () => {
+    const gate = gateway();
+    let isHeld = false;
+    const beforeCall = (name: string) => (isHeld && name === "sample" ? gate.promise : undefined);
+    const kept = await open({ engine: { beforeCall } });
+    const { server } = kept;
+    const session = await server.session();
+    await trained(server, session);
+    isHeld = true;
+    const own = await sample(server, { sampling_session_id: `${session}:sample:5` });
+    server.clock.jump(8 * 86_400_000); // the session has ended for its samplers
+    await expect.poll(() => server.clock.advance(minute).then(kept.folders)).toBe(2); // that sampler and the checkpoint
+    gate.resolve();
+    expect((await server.sampleResult(own)).sequences).toHaveLength(1);
+  });
+});
+
 describe("sessions", () => {
   test("without a run are deleted when idle; those with a run or a heartbeat are kept", async () => {
     const kept = await open({ limits: { sessionTtlMs: 2 * 3_600_000 } });

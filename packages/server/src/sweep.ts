@@ -8,7 +8,15 @@ import type { StoredSessionActivity } from "./session-activity.ts";
 import type { Store } from "./store/store.ts";
 import { expireCheckpoints, tinkerPath } from "./store/tables/models.ts";
 import { expireResponses } from "./store/tables/responses.ts";
-import { dropSampler, expireSessions, type HeldSampler, heldSamplers, storeSeen } from "./store/tables/sessions.ts";
+import { releaseEnded } from "./store/tables/retention.ts";
+import {
+  dropSampler,
+  expireSessions,
+  getSession,
+  type HeldSampler,
+  heldSamplers,
+  storeSeen,
+} from "./store/tables/sessions.ts";
 import { addAudit } from "./store/tables/usage.ts";
 
 interface SweepParts {
@@ -85,13 +93,25 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
     );
     if (silent > 0) log.info("sessions.expired", { count: silent });
   }
+  const isFinished = (id: string) => (getSession(store.db.sql, id)?.finished_at ?? null) !== null;
   for (const engineQueue of queue.engineQueues.values()) {
     const evicted = await engineQueue.evictIdle((runner) => {
       const heard = Math.max(sessionActivity.lastSeen(runner.sessionId), runner.lastUsedAt);
-      return now - heard > limits.staleSessionMs;
+      return now - heard > limits.staleSessionMs || isFinished(runner.sessionId);
     });
-    if (evicted > 0) log.info("models.unloaded", { count: evicted, reason: "their sessions are idle" });
+    if (evicted > 0) log.info("models.unloaded", { count: evicted, reason: "their sessions are idle or finished" });
   }
+  const isLoaded = (id: string) => [...queue.engineQueues.values()].some(({ runners }) => runners.has(id));
+  await releaseLeftovers({ ...parts, isLoaded });
+}
+
+/** Deletes what ended sessions leave behind, and the folders that are not used any more. */
+export async function releaseLeftovers(
+  parts: Pick<SweepParts, "store" | "clock" | "log"> & { readonly isLoaded: (modelId: string) => boolean },
+): Promise<void> {
+  const { store, clock, log, isLoaded } = parts;
+  const released = await store.db.write((sql) => releaseEnded(sql, clock.now(), isLoaded));
+  if (released.samplers + released.states > 0) log.info("sessions.released", { ...released });
   await store.collect();
 }
 

@@ -568,7 +568,7 @@ const rows: Readonly<Record<string, Row>> = {
     prints: /Deleted 1 item\(s\), freed \d/,
     json: { deleted_runs: [{ deleted_checkpoints: 1, published_kept: 0 }], freed_bytes: expect.any(Number) },
     fails: [
-      ["nothing chosen", () => ["data", "prune"], 2, /Must specify --older-than, --run or --lost/],
+      ["two choices", () => ["data", "prune", "--run", "a", "--steps"], 2, /--run goes without --steps, --older-than/],
       ["an age that is none", () => ["data", "prune", "--older-than", "7"], 2, /an age such as 12h, 7d or 4w, not "7"/],
       [
         "a run that is not there",

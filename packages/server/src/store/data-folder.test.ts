@@ -193,6 +193,55 @@ test("weights from which another run was created are kept", async () => {
   expect(await readdir(join(dataDir, "adapters"))).toEqual([filesId]);
 });
 
+test("prunes checkpoints of steps: only those of complete runs, and never best, final, other names or what is in use", async () => {
+  const dataDir = await newFolder();
+  const clock = new FakeClock();
+  const server = await TestServer.open({ dataDir, clock });
+  const save = async (model: string, seq: number, path: string, kind = "save_weights") =>
+    (await server.result(server.post(kind, { model_id: model, seq_id: seq, path }))).path as string;
+  const complete = await server.model(await server.session());
+  await save(complete, 1, "000005");
+  await save(complete, 2, "000005", "save_weights_for_sampler");
+  await save(complete, 3, "000010");
+  const read = await save(complete, 4, "000010", "save_weights_for_sampler");
+  await save(complete, 5, "000015");
+  for (const [i, name] of ["best", "final", "mine", "0005"].entries()) await save(complete, 6 + i, name);
+  await save(complete, 10, "final", "save_weights_for_sampler");
+  await server.post(`training_runs/${complete}/checkpoints/weights/000015/publish`);
+  const unfinished = await server.model(await server.session());
+  await save(unfinished, 1, "000005");
+  const reader = { session_id: await server.session(), sampling_session_seq_id: 0, model_path: read };
+  expect((await server.post("create_sampling_session", reader)).status).toBe(200);
+  await server.close();
+
+  const namesIn = (folder: DataFolder) =>
+    folder.use().then(({ runs }) => Object.fromEntries(runs.map(({ runId, checkpoints }) => [runId, checkpoints])));
+  const early = await openDataFolder(dataDir, { now: () => clock.now() + 60_000 });
+  expect((await early!.plan({ steps: true })).steps).toEqual([]); // the session may still train
+  await early!.close();
+  const folder = await openDataFolder(dataDir, { now: () => clock.now() + 2 * dayMs });
+  const plan = await folder!.plan({ steps: true });
+  expect(plan.steps).toEqual([
+    { runId: complete, runName: "run", checkpoint: "000005", files: 2 },
+    { runId: complete, runName: "run", checkpoint: "000010", files: 1 },
+  ]);
+  expect(await namesIn(folder!)).toEqual({ [complete]: 10, [unfinished]: 1 });
+  expect(await folder!.prune({ steps: true })).toEqual(plan);
+  expect(await namesIn(folder!)).toEqual({ [complete]: 7, [unfinished]: 1 });
+  expect((await folder!.plan({ steps: true })).steps).toEqual([]);
+  expect([folder!.hasRun("run"), folder!.hasRun("run-2"), folder!.hasRun("run-3")]).toEqual([true, true, false]);
+  expect((await folder!.prune({ run: "run-2" })).runs).toMatchObject([{ runId: unfinished, name: "run-2" }]);
+  await folder!.close();
+  const { json } = await TestServer.open({ dataDir, clock }).then(async (again) => {
+    onTestFinished(() => again.close());
+    return again.get(`training_runs/${complete}/checkpoints`);
+  });
+  expect(json.checkpoints.map((one: { checkpoint_id: string }) => one.checkpoint_id).toSorted()).toEqual([
+    ...["sampler_weights/000010", "sampler_weights/final", "weights/000015", "weights/0005", "weights/best"],
+    ...["weights/final", "weights/mine"],
+  ]);
+});
+
 test("lost/ is pruned only if it is chosen, and by age if one is given", async () => {
   const dataDir = await newFolder();
   await (await TestServer.open({ dataDir })).close();

@@ -7,15 +7,17 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "@tinklet/wire/clock";
 import { bytesOfItems, type DataUse, dataUse, type FolderItem, lostItems } from "./files/data-use.ts";
-import { type PrunedRows, type PruneOutcome, pruneRows } from "./prune.ts";
+import { hasRun, type PrunedRows, type PruneOutcome, pruneRows } from "./prune.ts";
 import { openStore, type Store } from "./store.ts";
 
 /** What to delete. */
 export interface PruneChoice {
   /** Runs and unnamed samplers that were not used since this time (milliseconds since the epoch). */
   readonly unusedSince?: number | undefined;
-  /** Only this run. */
+  /** Only this run: its id, or its name. */
   readonly run?: string | undefined;
+  /** Checkpoints of steps of runs that have a final one, and the leftovers of ended sessions. */
+  readonly steps?: boolean | undefined;
   /** The folders in `lost/`: all of them, or with `unusedSince` the older ones. */
   readonly lost?: boolean | undefined;
 }
@@ -31,7 +33,8 @@ export interface DataFolder {
   /** Paths of the folders that were moved to `lost/` at opening, because the database has no row for them. */
   readonly setAside: readonly string[];
   use(): Promise<DataUse>;
-  hasRun(runId: string): boolean;
+  /** @param run - the id of a run, or a name that only one tenant uses */
+  hasRun(run: string): boolean;
   /** What a deletion would remove and how much it would free. Changes nothing. */
   plan(choice: PruneChoice): Promise<PrunePlan>;
   prune(choice: PruneChoice): Promise<PrunePlan>;
@@ -47,7 +50,7 @@ class RolledBack extends Error {
   }
 }
 
-const nothing: PruneOutcome = { runs: [], samplers: 0, busy: [], bytes: 0 };
+const nothing: PruneOutcome = { runs: [], steps: [], samplers: 0, states: 0, busy: [], bytes: 0 };
 
 /**
  * Opens a data folder for maintenance.
@@ -65,7 +68,7 @@ export async function openDataFolder(
   return {
     setAside: store.setAside,
     use: () => dataUse(store.db.sql, dataDir),
-    hasRun: (runId) => store.db.sql.get("SELECT 1 FROM models WHERE id = ?", runId) !== undefined,
+    hasRun: (run) => hasRun(store.db.sql, run),
     plan: async (choice) => {
       const which = rowsOf(choice);
       const outcome = which === undefined ? nothing : await dryRun(store, which, now());
@@ -84,8 +87,9 @@ export async function openDataFolder(
   };
 }
 
-const rowsOf = ({ run, unusedSince }: PruneChoice): PrunedRows | undefined => {
+const rowsOf = ({ run, steps, unusedSince }: PruneChoice): PrunedRows | undefined => {
   if (run !== undefined) return { run };
+  if (steps === true) return { steps };
   return unusedSince === undefined ? undefined : { unusedSince };
 };
 

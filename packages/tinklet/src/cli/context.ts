@@ -23,6 +23,8 @@ export class Context {
   studioUrl: (place?: string) => string | undefined = () => undefined;
   /** Headers of every request. Set before the first call of `service()`. */
   headers: Readonly<Record<string, string>> = {};
+  /** Whether the command has ended with an error. */
+  hasFailed = false;
   /** Whether a local command uses a running `tinklet serve`. */
   isAttached = false;
   /** Fetches URLs in the server's answers; an in-process server has no socket. */
@@ -158,8 +160,9 @@ export class Context {
       },
     });
 
+  /** The session is finished, so that the server deletes what only the session could use. */
   #keep(service: ServiceClient): ServiceClient {
-    this.onClose(() => service.close());
+    this.onClose(() => service.close(this.signal.aborted ? "interrupted" : this.hasFailed ? "errored" : "success"));
     return service;
   }
 

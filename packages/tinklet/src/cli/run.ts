@@ -31,6 +31,7 @@ export async function run(words: readonly string[], command: Command, args: read
     return (await command.run(input, context)) ?? exitCodes.ok;
   } catch (error) {
     output.endProgress();
+    context.hasFailed = true;
     if (error instanceof UsageError) return usage(words, command, error);
     if (context.signal.aborted) {
       output.note("Interrupted.");

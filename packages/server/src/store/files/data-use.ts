@@ -36,6 +36,8 @@ export interface KindUse {
 /** A training run and its data. Folders that two runs share count for both. */
 export interface RunData {
   readonly runId: string;
+  /** `null` for a run that no server has named yet. */
+  readonly name: string | null;
   readonly baseModel: string;
   /** When its last request finished, in milliseconds since the epoch. */
   readonly lastUsedAt: number;
@@ -121,7 +123,7 @@ export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
 /** All training runs; imported adapters are not training runs. */
 const runData = (sql: Sql): RunData[] =>
   sql.all<RunData>(
-    `SELECT models.id AS runId, base_model AS baseModel, last_request_at AS lastUsedAt,
+    `SELECT models.id AS runId, models.name AS name, base_model AS baseModel, last_request_at AS lastUsedAt,
        (SELECT COUNT(*) FROM checkpoints WHERE run_id = models.id) AS checkpoints,
        (SELECT COUNT(*) FROM checkpoints WHERE run_id = models.id AND public = 1) AS published,
        COALESCE(pending, 0) AS pendingRequests,

@@ -1,5 +1,6 @@
 /** `data` and `data prune`: shows and reduces the size of the data folder. The server that uses the folder must be stopped. */
 import type { DataFolder, DataKind, PruneChoice, PrunePlan } from "@tinklet/server";
+import { referenceOf } from "@tinklet/wire/run-name";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { confirmed } from "../output/confirm.ts";
@@ -41,6 +42,7 @@ export const data: Command = {
         kinds,
         runs: runs.map((run) => ({
           run_id: run.runId,
+          name: run.name,
           base_model: run.baseModel,
           last_used_at: new Date(run.lastUsedAt).toISOString(),
           checkpoints: run.checkpoints,
@@ -62,10 +64,11 @@ export const data: Command = {
     output.line();
     output.result({
       json: undefined,
-      columns: ["Run ID", "Size", "Checkpoints", "Published", "Pending", "Last Used"],
+      columns: ["Name", "Run ID", "Size", "Checkpoints", "Published", "Pending", "Last Used"],
       rows: runs
         .slice(0, shownRuns)
         .map((run) => [
+          run.name ?? "",
           run.runId,
           formatSize(run.bytes),
           String(run.checkpoints),
@@ -80,22 +83,27 @@ export const data: Command = {
 };
 
 export const dataPrune: Command = {
-  usage: "data prune (--older-than AGE | --run RUN | --lost) [--yes]",
+  usage: "data prune [--steps | --older-than AGE | --run RUN | --lost] [--dry-run] [--yes]",
   about:
-    "Permanently deletes runs from the data folder on this machine: checkpoints, states and requests. Lists what will be deleted\n" +
-    "and how much space that frees, and asks. Published checkpoints and runs with unfinished requests are kept. The server that\n" +
-    "uses the folder must be stopped.",
+    "Permanently deletes data from the data folder on this machine: lists what will be deleted and how much space that frees, and\n" +
+    "asks. Without a choice it lists what --steps would delete, and deletes nothing. Published checkpoints and runs with unfinished\n" +
+    "requests are kept. The server that uses the folder must be stopped.",
   options: {
+    steps: {
+      type: "boolean",
+      about: "checkpoints of steps (step-20) of runs that have a final one; best, final and other names stay",
+    },
     "older-than": {
       type: "string",
       value: "AGE",
       about: "runs and samplers that were not used for this time: 12h, 7d or 4w",
     },
-    run: { type: "string", value: "RUN", about: "this run only" },
+    run: { type: "string", value: "RUN", about: "this run only, by name or id" },
     lost: { type: "boolean", about: "the files in lost/; with --older-than only older ones" },
+    "dry-run": { type: "boolean", about: "list what would be deleted, and delete nothing" },
     yes: { type: "boolean", short: "y", about: "do not ask" },
   },
-  examples: ["data prune --older-than 7d", "data prune --run RUN --yes"],
+  examples: ["data prune", "data prune --steps --yes", "data prune --older-than 7d", "data prune --run bike --dry-run"],
   async run(input, context) {
     const { output } = context;
     const choice = chosen(input);
@@ -108,6 +116,7 @@ export const dataPrune: Command = {
     const items = described(plan);
     if (items.length === 0) return report(context, plan, 0, "Nothing to delete.");
     const frees = `Frees about ${formatSize(plan.bytes)}`;
+    if (isDryRun(input)) return listed(context, plan, items, frees, input.flag("dry-run"));
     if (!input.flag("yes") && !(await confirmed("item(s)", items, context, frees)))
       return report(context, undefined, 0, "Deletion cancelled.");
     const before = (await folder.use()).totalBytes;
@@ -117,15 +126,34 @@ export const dataPrune: Command = {
   },
 };
 
+/** Without a choice nothing is deleted. */
+const isDryRun = (input: Input): boolean =>
+  input.flag("dry-run") || !["steps", "lost", "older-than", "run"].some((name) => input.flag(name) || input.text(name));
+
+/** Prints what would be deleted. */
+function listed(context: Context, plan: PrunePlan, items: readonly string[], frees: string, wasAsked: boolean): number {
+  const { output } = context;
+  for (const item of items) output.note(`  ${item}`);
+  const how = wasAsked ? "" : " To delete it: tinklet data prune --steps.";
+  return report(
+    context,
+    plan,
+    0,
+    `Would delete ${counted(items.length, "item")}. ${frees}. Nothing was deleted.${how}`,
+    true,
+  );
+}
+
 const finishThem = "a server that is started on the folder finishes them.";
 
 function chosen(input: Input): PruneChoice {
   const [olderThan, run, lost] = [input.text("older-than"), input.text("run"), input.flag("lost")];
-  if (olderThan === undefined && run === undefined && !lost)
-    throw new UsageError("Must specify --older-than, --run or --lost");
-  if (run !== undefined && (olderThan !== undefined || lost))
-    throw new UsageError("--run goes without --older-than and --lost");
-  return { run, lost, unusedSince: olderThan === undefined ? undefined : Date.now() - age(olderThan) };
+  const steps = input.flag("steps") || (olderThan === undefined && run === undefined && !lost);
+  if (run !== undefined && (olderThan !== undefined || lost || input.flag("steps")))
+    throw new UsageError("--run goes without --steps, --older-than and --lost");
+  if (olderThan !== undefined && input.flag("steps"))
+    throw new UsageError("--steps goes without --older-than, which deletes whole runs");
+  return { run, lost, steps, unusedSince: olderThan === undefined ? undefined : Date.now() - age(olderThan) };
 }
 
 const hourMs = 3_600_000;
@@ -140,26 +168,45 @@ function age(text: string): number {
 }
 
 /** One line for each item that will be deleted. */
-function described({ runs, samplers, lost }: PrunePlan): string[] {
+function described({ runs, steps, samplers, states, lost }: PrunePlan): string[] {
   return [
-    ...runs.map(({ runId, checkpoints, published, lastUsedAt }) => {
+    ...runs.map(({ runId, name, checkpoints, published, lastUsedAt }) => {
       const stays = published === 0 ? "" : `; published and kept: ${published}`;
-      return `${runId} (${counted(checkpoints, "checkpoint")}, last used ${formatTimestamp(new Date(lastUsedAt))}${stays})`;
+      return `${name === undefined ? "" : `${name}: `}${runId} (${counted(checkpoints, "checkpoint")}, last used ${formatTimestamp(new Date(lastUsedAt))}${stays})`;
     }),
+    ...steps.map(
+      ({ runId, runName, checkpoint, files }) =>
+        `${referenceOf(runName ?? runId, checkpoint)} (${counted(files, "file")})`,
+    ),
+    ...(states === 0 ? [] : [`${counted(states, "state")} of models whose session has ended`]),
     ...(samplers === 0 ? [] : [`${counted(samplers, "sampler")} without a name`]),
     ...lost.map((name) => `lost/${name}`),
   ];
 }
 
 /** Prints what was deleted. @param plan - the deletion; absent when nothing was attempted */
-function report({ output }: Context, plan: PrunePlan | undefined, freedBytes: number, said: string): number {
+function report(
+  { output }: Context,
+  plan: PrunePlan | undefined,
+  freedBytes: number,
+  said: string,
+  isDry = false,
+): number {
   if (!output.isJson) output.line(said);
   output.event({
+    dry_run: isDry,
+    ...(isDry ? { would_free_bytes: plan?.bytes ?? 0 } : {}),
     deleted_runs: (plan?.runs ?? []).map(({ runId, checkpoints, published }) => ({
       run_id: runId,
       deleted_checkpoints: checkpoints,
       published_kept: published,
     })),
+    deleted_steps: (plan?.steps ?? []).map(({ runId, runName, checkpoint, files }) => ({
+      reference: referenceOf(runName ?? runId, checkpoint),
+      run_id: runId,
+      files,
+    })),
+    deleted_states: plan?.states ?? 0,
     deleted_samplers: plan?.samplers ?? 0,
     deleted_lost: plan?.lost ?? [],
     kept_busy: plan?.busy ?? [],

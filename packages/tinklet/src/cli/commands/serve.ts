@@ -102,6 +102,7 @@ export const serve: Command = {
         device: running.device,
         studio: running.studioUrl() ?? null,
         data_dir: dataDir ?? null,
+        retention: running.retention,
       });
     else {
       const outer = running.publicUrl === running.url ? "" : `, behind ${running.publicUrl}`;
@@ -112,6 +113,7 @@ export const serve: Command = {
           ? "Stores nothing: all runs and checkpoints are lost when it stops (Ctrl-C)."
           : `Data folder: ${dataDir}. Commands with --local and ServiceClient.local() use this server. Ctrl-C stops it; accepted requests\nare finished after the next start.`,
       );
+      if (dataDir !== undefined) output.note(running.retention);
       const link = running.studioUrl();
       if (link !== undefined) output.line(`Studio: ${link}`);
       const names = apiKeys?.map(({ name }) => name).join(", ");
