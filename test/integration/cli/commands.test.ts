@@ -766,7 +766,9 @@ describe("data", () => {
     const prune = ["data", "prune", "--older-than", "0h", ...folder];
     const unasked = await tool.run(prune, { stdin: "" });
     expect(unasked).toMatchObject({ code: 0, stdout: "Deletion cancelled.\n" });
-    expect(unasked.stderr).toMatch(/Will delete 1 item\(s\):\n {2}- run: \S+:train:0 \(1 checkpoint, .*\n\nFrees about \d/);
+    expect(unasked.stderr).toMatch(
+      /Will delete 1 item\(s\):\n {2}- run: \S+:train:0 \(1 checkpoint, .*\n\nFrees about \d/,
+    );
     const young = await tool.run(["data", "prune", "--older-than", "7d", "-y", ...folder]);
     expect(young).toMatchObject({ code: 0, stdout: "Nothing to delete.\n" });
     const owner = await fakeServer({ dataDir: folderOf("asked") });
