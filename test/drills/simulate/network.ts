@@ -2,6 +2,8 @@
  * The network between the clients and the server: each request and each answer is an event that may be late, lost, doubled or cut. Also
  * what stands in the way of a real server: proxies that answer by themselves, older releases, and the flags of the configuration.
  */
+import { baseUrl } from "./host.ts";
+import { bytesOf, PlainHeaders, readerOf } from "./plain-response.ts";
 import type { Random } from "./random.ts";
 import type { Owner, Scheduler } from "./scheduler.ts";
 
@@ -152,7 +154,7 @@ export class Network {
 
   #send(client: Owner, call: Call): void {
     const { scheduler, random, faults, profile } = this.#options;
-    const path = new URL(call.url).pathname.replace("/api/v1/", "");
+    const path = pathOf(call.url);
     const label = `${call.init.method ?? "GET"} ${path.replace(/[0-9a-f-]{20,}/g, "…")}`;
     const rates = faults();
     if (random.chance(rates.refusedStatus)) {
@@ -199,7 +201,7 @@ export class Network {
     const request = arrivedRequest(url, init, leave.signal);
     void (async () => {
       const response = await target.fetch(request);
-      const body = new Uint8Array(await response.arrayBuffer());
+      const body = await bytesOf(response);
       this.#open.delete(exchange);
       // Clients of the simulation ask for their own requests only, and for none that was not acknowledged.
       if (response.status === 404 && /\/(retrieve_future|cancel_future)$/.test(url)) {
@@ -230,7 +232,7 @@ export class Network {
       this.#count("answered");
       const seen = this.#rewritten(url, response, body);
       scheduler.after(client, this.#delay(), status, () => {
-        answer(wholeAnswer(response, bodyless(response.status) ? null : seen));
+        answer(new Response(bodyless(response.status) ? null : seen, { status: response.status, headers: response.headers }));
       });
     })();
   }
@@ -246,36 +248,21 @@ export class Network {
   }
 }
 
-/** A reader of what is in memory. */
-const readerOf = (bytes: Uint8Array | null) => {
-  const pieces = bytes === null || bytes.byteLength === 0 ? [] : [bytes];
-  return {
-    read: async () => {
-      const value = pieces.shift();
-      return { done: value === undefined, value };
-    },
-    cancel: async () => {},
-  };
-};
-
 /** A request as far as the server reads it: a `Request` with its stream costs a tenth of a simulation. */
 function arrivedRequest(url: string, init: RequestInit, signal: AbortSignal): Request {
   const sent = init.body as string | Uint8Array | undefined;
   const bytes = typeof sent === "string" ? new TextEncoder().encode(sent) : (sent ?? null);
-  const headers = new Headers(init.headers);
+  const headers = new PlainHeaders(init.headers);
   const body = bytes === null ? null : { getReader: () => readerOf(bytes) };
   return { url, method: init.method ?? "GET", headers, body, signal } as unknown as Request;
 }
 
-/** An answer in one piece, as far as the SDK reads it: a `Response` with its stream costs a tenth of a simulation. */
-const wholeAnswer = ({ status, headers }: Response, body: Uint8Array | null): Response => {
-  const reader = readerOf(body);
-  return {
-    type: "basic",
-    status,
-    headers,
-    body: body === null ? null : { getReader: () => reader },
-  } as unknown as Response;
+/** The path of a URL below the API's prefix. */
+const pathOf = (url: string): string => {
+  const path = url.slice(baseUrl.length).split("?", 1)[0]!;
+  return path.startsWith(apiPrefix) ? path.slice(apiPrefix.length) : path;
 };
+
+const apiPrefix = "/api/v1/";
 
 const bodyless = (status: number): boolean => status === 204 || status === 304;

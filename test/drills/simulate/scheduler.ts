@@ -123,9 +123,9 @@ export class Scheduler {
     for (;;) {
       await quiet();
       if (over()) return true;
-      const event = this.#pop();
-      if (event === undefined) return false;
-      if (event.run === undefined || !event.owner.alive) continue;
+      let event = this.#pop();
+      while (event !== undefined && (event.run === undefined || !event.owner.alive)) event = this.#pop();
+      if (event?.run === undefined) return false;
       if (event.due > limitMs) {
         this.#push(event);
         return false;

@@ -3,11 +3,13 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { compressZstd, decompressZstd } from "@tinklet/wire";
+import { replaceResponse } from "./plain-response.ts";
 import { simulate } from "./simulation.ts";
 
 const [list = "1", flag] = process.argv.slice(2);
 // Errors are made by the thousand, and a trace says more than a stack.
 Error.stackTraceLimit = 2;
+replaceResponse();
 const memory = "/dev/shm";
 const root = fs.mkdtempSync(join(fs.existsSync(memory) ? memory : tmpdir(), "tinklet-simulate-"));
 // Compiled once, before the first seed: how long it takes must not change a trace.

@@ -96,9 +96,12 @@ class ClientProcess {
     const record: CallRecord = { client: this.owner.name, what, startedAt: scheduler.now, endedAt: undefined };
     this.work.records.push(record);
     const stop = new AbortController();
-    const reason = new Cancelled("by the workload");
+    let reason: Cancelled | undefined;
     if (options.mayCancel !== false && this.random.chance(this.work.cancelRate)) {
-      scheduler.after(this.owner, this.random.fraction() * 3000, `cancel ${what}`, () => stop.abort(reason));
+      scheduler.after(this.owner, this.random.fraction() * 3000, `cancel ${what}`, () => {
+        reason = new Cancelled("by the workload");
+        stop.abort(reason);
+      });
     }
     try {
       const value = await run(stop.signal);
@@ -106,7 +109,7 @@ class ClientProcess {
       return value;
     } catch (error) {
       scheduler.note(`${this.owner.name} ${what} failed: ${String(error).slice(0, 300)}`);
-      if (error === reason) return undefined;
+      if (reason !== undefined && error === reason) return undefined;
       if (!(error instanceof TinkerError))
         problem(`${this.owner.name} ${what}: ended with ${(error as Error)?.stack ?? String(error)}`);
       else if (options.required === true)

@@ -189,10 +189,9 @@ export class FetchExchange implements Exchange {
     const controller = new AbortController();
     this.#underWay.add(controller);
     const forget = onAbort(signal, () => controller.abort(signal?.reason));
-    const late = timeoutError(request);
     // fetch does not report upload progress, so a large body gets its upload time in advance.
     const timeoutMs = request.timeoutMs + uploadMs(bodyBytes(request.body));
-    const deadline = new Deadline(this.#clock, timeoutMs, () => controller.abort(late));
+    const deadline = new Deadline(this.#clock, timeoutMs, () => controller.abort(timeoutError(request)));
     // An injected fetch may ignore the signal; the race enforces the deadline.
     const aborted = new Promise<never>((_, reject) => {
       controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });

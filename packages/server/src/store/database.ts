@@ -76,6 +76,13 @@ interface Writer {
 /** Size of the write-ahead log from which it is checkpointed into the database. */
 const longLogBytes = 4 * 1024 * 1024;
 
+/**
+ * What is committed between two looks at the length of the log, which is a round trip to the thread pool: bytes of parameters, and as much
+ * for each commit as its pages take where it changes few rows.
+ */
+const uncheckedBytes = 1024 * 1024;
+const commitBytes = 32 * 1024;
+
 /** Milliseconds after which a group is committed and its other writers wait for the next: a long transaction would delay polls. */
 const groupMs = 4;
 
@@ -146,9 +153,14 @@ function open({
     return statement;
   };
   let wrote = false;
+  let bytesSinceCheck = 0;
   const sql: Sql = {
     run: (text, ...params) => {
       wrote = true;
+      for (const value of params) {
+        if (typeof value === "string") bytesSinceCheck += value.length;
+        else if (value instanceof Uint8Array) bytesSinceCheck += value.byteLength;
+      }
       const { changes, lastInsertRowid } = prepared(text).run(...params);
       return { changes, lastInsertRowid: Number(lastInsertRowid) };
     },
@@ -212,7 +224,10 @@ function open({
     if (changed && mark !== undefined) sql.run(countCommit, String(commits + 1));
     onPoint?.("commit.before");
     sql.run("COMMIT");
-    if (changed) commits++;
+    if (changed) {
+      commits++;
+      bytesSinceCheck += commitBytes;
+    }
     return outcomes;
   };
 
@@ -276,7 +291,9 @@ function open({
     onPoint?.("commit.after");
     onCommit?.(now() - started, outcomes.length);
     for (const settle of outcomes) settle();
-    if (files !== undefined) await checkpoint(longLogBytes).catch(() => {}); // the next commit reports the error
+    if (files === undefined || bytesSinceCheck < uncheckedBytes) return;
+    bytesSinceCheck = 0;
+    await checkpoint(longLogBytes).catch(() => {}); // the next commit reports the error
   };
 
   return {
@@ -387,7 +404,7 @@ function migrate(connection: Libsql.Database): void {
       ["Update @tinklet/server, or ", ...anotherFolder, "."],
     );
   }
-  for (let version = found; version < formatVersion; version++) {
-    connection.exec(`BEGIN IMMEDIATE; ${migrations[version]}; PRAGMA user_version = ${version + 1}; COMMIT`);
-  }
+  if (found === formatVersion) return;
+  const missing = migrations.slice(found, formatVersion).join(";");
+  connection.exec(`BEGIN IMMEDIATE; ${missing}; PRAGMA user_version = ${formatVersion}; COMMIT`);
 }

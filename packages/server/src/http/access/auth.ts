@@ -85,6 +85,8 @@ export class Auth {
   readonly #keys: readonly ApiKey[];
   readonly #secret: Buffer;
   readonly #clock: Clock;
+  /** By tenant; bounded by the number of keys, which do not change while the server runs. */
+  readonly #fingerprints = new Map<string, string>();
 
   constructor(keys: readonly ApiKey[], secret: Buffer, clock: Clock) {
     this.#keys = keys;
@@ -139,11 +141,15 @@ export class Auth {
 
   /** A keyed hash that changes with the tenant's key and does not reveal it; `undefined` if the tenant has no key here. */
   keyFingerprint(tenant: string): string | undefined {
+    const known = this.#fingerprints.get(tenant);
+    if (known !== undefined) return known;
     const key = this.strict ? this.#keys.find(({ name }) => name === tenant)?.sha256 : undefined;
     if (key === undefined && (this.strict || tenant !== localTenant)) return undefined;
-    return createHmac("sha256", this.#secret)
+    const fingerprint = createHmac("sha256", this.#secret)
       .update(`key\0${tenant}\0${key ?? ""}`)
       .digest("base64url");
+    this.#fingerprints.set(tenant, fingerprint);
+    return fingerprint;
   }
 
   /** A token for the tenant of a key, valid for one hour. @throws {@link Refusal} 403 when the credential is not a key */
