@@ -1,10 +1,12 @@
-// `npm run simulate -- [--seeds 300] [--seed K] [--from N] [--day] [--defect NAME] [--trace] [--jobs 2]`: runs the simulator over seeds, in processes of
-// its own. A failure prints the seed, the end of its trace and the command that replays it. See docs/reports/simulate.md.
+// `npm run simulate -- [--seeds 300] [--seed K] [--from N] [--day] [--defect NAME] [--trace] [--coverage] [--jobs 2]`: runs the simulator over seeds, in
+// processes of its own. A failure prints the seed, the end of its trace and the command that replays it; `--coverage` prints which branches of the
+// queue and of the client's futures were reached. See docs/reports/simulate.md.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { availableParallelism } from "node:os";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
+import { branchMarks, printBranches } from "../test/drills/simulate/branches.mjs";
 import { bundleSimulator } from "../test/drills/simulate/bundle.mjs";
 import { defects } from "../test/drills/simulate/defects.mjs";
 import { onceFailed } from "../test/drills/simulate/once-failed.mjs";
@@ -17,6 +19,7 @@ const { values } = parseArgs({
     day: { type: "boolean", default: false },
     defect: { type: "string" },
     trace: { type: "boolean", default: false },
+    coverage: { type: "boolean", default: false },
     jobs: { type: "string", default: String(availableParallelism()) },
   },
 });
@@ -39,7 +42,13 @@ if (values.defect !== undefined && defect === undefined) {
   );
   process.exit(2);
 }
-const program = await bundleSimulator(defect);
+if (values.coverage && defect !== undefined) {
+  console.error("--coverage: cannot be combined with --defect");
+  process.exit(2);
+}
+const marks = values.coverage ? branchMarks() : undefined;
+const reached = new Set();
+const program = await bundleSimulator(defect, marks?.plugin);
 const count = values.seed === undefined ? Number(values.seeds) : 1;
 // Another thousand seeds each day, so that every run of the CI searches where none has searched.
 const first = values.day ? 10_000 + Math.floor(Date.now() / 86_400_000) * 1000 : Number(values.seed ?? values.from);
@@ -70,6 +79,10 @@ async function worker() {
     for await (const line of createInterface({ input: child.stdout })) {
       if (!line.startsWith("{")) continue;
       const result = JSON.parse(line);
+      if (result.arms !== undefined) {
+        for (const arm of result.arms) reached.add(arm);
+        continue;
+      }
       totals.seeds++;
       totals.calls += result.calls;
       totals.events += result.events;
@@ -100,4 +113,5 @@ console.log(
     .map(([name, times]) => `${name} ${times}`)
     .join(", "),
 );
+if (marks !== undefined) printBranches(marks.arms, reached);
 process.exitCode = totals.failed === 0 && totals.seeds > 0 ? 0 : 1;

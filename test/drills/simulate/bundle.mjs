@@ -49,10 +49,14 @@ const planted = (defect) => ({
   },
 });
 
-/** @returns {Promise<string>} the path of a program that plain Node runs */
-export const bundleSimulator = (defect) =>
+/**
+ * @param defect - one of `defects.mjs`
+ * @param marks - a plugin that marks branches
+ * @returns {Promise<string>} the path of a program that plain Node runs
+ */
+export const bundleSimulator = (defect, marks) =>
   bundleInto(
-    `simulate-${defect?.name ?? "clean"}`,
+    `simulate-${defect?.name ?? (marks === undefined ? "clean" : "branches")}`,
     { main: "test/drills/simulate/simulate-main.ts" },
-    defect === undefined ? [disk] : [planted(defect), disk],
+    [defect && planted(defect), marks, disk].filter((plugin) => plugin !== undefined),
   );

@@ -27,6 +27,10 @@ try {
     process.stdout.write(`${JSON.stringify({ ...result, trace, cpuMs: Math.round((user + system) / 1000) })}\n`);
     if (flag === "--first" && result.problems.length > 0) break;
   }
+  // Filled where branches are marked.
+  const { __arms: arms } = globalThis as { __arms?: Uint8Array };
+  const reached = [...(arms ?? []).keys()].filter((arm) => arms![arm] === 1);
+  if (arms !== undefined) process.stdout.write(`${JSON.stringify({ arms: reached })}\n`);
 } finally {
   fs.rmSync(root, { recursive: true, force: true });
 }
