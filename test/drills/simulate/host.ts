@@ -116,6 +116,7 @@ export class Host {
           info: () => {},
           warn: (event, fields) => scheduler.note(`${owner.name} log ${event} ${JSON.stringify(fields ?? {})}`),
           error: (event, fields) => {
+            if (!owner.alive) return; // what a dead process still computes has no effect
             scheduler.note(`${owner.name} log ${event} ${JSON.stringify(fields ?? {}).slice(0, 400)}`);
             onError(event, fields ?? {});
           },

@@ -17,6 +17,14 @@ export interface NetworkFaults {
   readonly cut: number;
   readonly halfOpen: number;
   readonly refusedStatus: number;
+  /** The service has lost a result: 410 to a poll. */
+  readonly expired: number;
+}
+
+/** A time in which one client's requests do not arrive, or none of their answers do. */
+interface Outage {
+  readonly untilMs: number;
+  readonly what: "requests" | "answers";
 }
 
 export const noFaults: NetworkFaults = {
@@ -28,6 +36,7 @@ export const noFaults: NetworkFaults = {
   cut: 0,
   halfOpen: 0,
   refusedStatus: 0,
+  expired: 0,
 };
 
 /** What a release of a server has, as far as clients can tell. */
@@ -62,6 +71,7 @@ const proxyAnswers: readonly {
   readonly headers?: Record<string, string>;
   readonly body?: string;
 }[] = [
+  { status: 401, body: '{"detail":"the token has expired"}' },
   { status: 402, body: '{"detail":"billing"}' },
   { status: 408, body: '{"detail":"timeout"}' },
   { status: 409, body: '{"detail":"conflict"}' },
@@ -94,6 +104,7 @@ interface Exchange {
 export class Network {
   readonly #options: NetworkOptions;
   readonly #open = new Set<Exchange>();
+  readonly #outages = new Map<Owner, Outage>();
   /** Exchanges by how they ended. */
   readonly counts = new Map<string, number>();
 
@@ -112,6 +123,17 @@ export class Network {
       this.#open.delete(exchange);
       exchange.fail(failure("ECONNRESET"));
     }
+  }
+
+  /** Cuts one client off in one direction. */
+  cutOff(client: Owner, what: Outage["what"], ms: number): void {
+    this.#count(`outages of ${what}`);
+    this.#outages.set(client, { untilMs: this.#options.scheduler.now + ms, what });
+  }
+
+  #isCut(client: Owner, what: Outage["what"]): boolean {
+    const outage = this.#outages.get(client);
+    return outage?.what === what && outage.untilMs > this.#options.scheduler.now;
   }
 
   /** A function like `fetch` for one client. */
@@ -157,6 +179,19 @@ export class Network {
     const path = pathOf(call.url);
     const label = `${call.init.method ?? "GET"} ${path.replace(/[0-9a-f-]{20,}/g, "…")}`;
     const rates = faults();
+    if (this.#isCut(client, "requests")) {
+      this.#count("cut off");
+      if (random.chance(0.2)) return; // no answer until the client's own deadline
+      scheduler.after(client, this.#delay(), `cut off ${label}`, () => call.fail(failure("EHOSTUNREACH")));
+      return;
+    }
+    if (path === "retrieve_future" && random.chance(rates.expired)) {
+      this.#count("expired");
+      scheduler.after(client, this.#delay(), `410 ${label}`, () => {
+        call.answer(Response.json({ detail: "the result has expired" }, { status: 410 }));
+      });
+      return;
+    }
     if (random.chance(rates.refusedStatus)) {
       const { status, headers = {}, body = null } = random.pick(proxyAnswers);
       this.#count(`proxy ${status}`);
@@ -210,7 +245,7 @@ export class Network {
       if (!awaited) return;
       const rates = faults();
       const status = `${response.status} ${label}`;
-      if (random.chance(rates.lostAnswer)) {
+      if (this.#isCut(client, "answers") || random.chance(rates.lostAnswer)) {
         this.#count("lost answer");
         scheduler.after(client, this.#delay(), `lost answer ${status}`, () => fail(failure("ECONNRESET")));
         return;

@@ -23,6 +23,18 @@ export interface SeedResult {
   readonly faults: Readonly<Record<string, number>>;
 }
 
+/** How far a server's clock is set. */
+const clockJumpsMs = [-600_000, -60_000, -5_000, 5_000, 600_000] as const;
+
+/** Log events that say that the server itself failed at something. */
+const failures: ReadonlySet<string> = new Set([
+  "http_request.failed",
+  "chat.failed",
+  "request.failed",
+  "commit.failed",
+  "snapshot.failed",
+]);
+
 /** Everything ends within this time after the last fault. */
 const healthyLimitMs = 3_600_000;
 
@@ -86,6 +98,7 @@ function faultsOf(random: Random): NetworkFaults {
     cut: rate(0.05),
     halfOpen: rate(0.01),
     refusedStatus: rate(0.08),
+    expired: random.chance(0.2) ? random.fraction() * 0.05 : 0,
   };
 }
 
@@ -107,7 +120,8 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   });
   fs.mkdirSync(folder, { recursive: true });
 
-  const healthyFromMs = random.pick([10_000, 30_000, 90_000]);
+  // Longer than a request is retried, in a few seeds.
+  const healthyFromMs = random.chance(0.05) ? 420_000 : random.pick([10_000, 30_000, 90_000]);
   const tenants = ["ada", "bea", "cyd"].slice(0, random.pick([2, 2, 3]));
   const chunkLength = random.between(1, 2);
   const faults = faultsOf(random);
@@ -127,7 +141,8 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     operationMs: random.pick([0.5, 5]),
     engineCallMs: random.pick([2, 50, 500]),
     onError: (event, fields) => {
-      if (event === "http.failed") problem(`the server failed at a request: ${JSON.stringify(fields)}`);
+      if (failures.has(event) && !work.mayFailInside)
+        problem(`the server failed: ${event} ${JSON.stringify(fields).slice(0, 600)}`);
     },
     onGone: (owner) => network.reset(owner),
   });
@@ -164,6 +179,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     crashesLeft--;
     crashAtEvent = scheduler.count + 20 + fate.below(800);
     host.crash(fate.chance(0.4) ? "killed" : "power");
+    if (fate.chance(0.15)) host.jumpClock(fate.pick(clockJumpsMs)); // a machine sets its clock when it boots
     scheduler.after(world, fate.pick([0, 500, 8000]), "start", start);
   };
   let crashNow = false;
@@ -189,8 +205,20 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   }
   if (fate.chance(0.2)) {
     scheduler.after(world, fate.fraction() * healthyFromMs, "clock jumps", () =>
-      host.jumpClock(fate.pick([-600_000, -5_000, 5_000, 600_000])),
+      host.jumpClock(fate.pick(clockJumpsMs)),
     );
+  }
+  if (fate.chance(0.35)) {
+    const from = fate.fraction() * healthyFromMs * 0.7;
+    scheduler.after(world, from, "outage", () => {
+      if (work.livingProcesses.length === 0) return;
+      const ms = fate.pick([3_000, 20_000, Number.POSITIVE_INFINITY]);
+      network.cutOff(
+        fate.pick(work.livingProcesses).owner,
+        fate.pick(["requests", "answers"]),
+        Math.min(ms, healthyFromMs - scheduler.now),
+      );
+    });
   }
   scheduler.after(world, healthyFromMs, "healthy", () => host.setFull(false));
 

@@ -1,5 +1,5 @@
 /** What the clients of a simulation do: training, sampling, listing, and attempts at what belongs to another tenant. */
-import { type CustomLoss, type SamplingClient, ServiceClient, type TrainingClient } from "@tinklet/sdk";
+import { type CustomLoss, type RetryConfig, type SamplingClient, ServiceClient, type TrainingClient } from "@tinklet/sdk";
 import { TinkerError } from "@tinklet/wire/errors";
 import { type Example, sampledTokens } from "./arithmetic.ts";
 import { baseWeights, vocabularySize } from "./engine.ts";
@@ -55,6 +55,17 @@ interface Target {
   readonly requestId: string | undefined;
 }
 
+/** Settings that users choose; most keep the defaults. */
+const retryConfigs: readonly RetryConfig[] = [
+  {},
+  {},
+  {},
+  { maxConnections: 2 },
+  { maxConnections: 1, progressTimeoutMs: 20_000 },
+  { enableRetryLogic: false },
+  { enableStuckDetection: false, retryDelayBaseMs: 50 },
+];
+
 const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
 /** A client process: an SDK of its own. */
@@ -78,7 +89,8 @@ class ClientProcess {
       clock: scheduler.clock(this.owner),
       logger: silent,
       telemetry: this.random.chance(0.3),
-      retryConfig: this.random.chance(0.3) ? { maxConnections: 2 } : {},
+      ...(this.random.chance(0.3) ? { maxRetries: this.random.pick([0, 1, 3]) } : {}),
+      retryConfig: this.random.pick(retryConfigs),
     });
   }
 
