@@ -1,8 +1,11 @@
 /** Defects for the simulator to find, as replacements of source text that the bundler makes. None of them is in the sources. */
+import { defects as byReader } from "./planted-by-reader.mjs";
+
 const server = "packages/server/src";
 const sdk = "packages/sdk/src";
 
-export const defects = [
+/** Planted by the author of the simulator. */
+const byAuthor = [
   {
     name: "hang-after-retry",
     does: "a sample that is sent again waits for its completion anew, which is reported once",
@@ -109,3 +112,5 @@ export const defects = [
     replace: "this.#session.background.timer(reportMs",
   },
 ];
+
+export const defects = [...byAuthor, ...byReader];

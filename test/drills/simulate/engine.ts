@@ -9,6 +9,7 @@ import {
   InputError,
   type LossRequest,
   type LossResult,
+  MemoryError,
 } from "@tinklet/engine";
 import {
   AdapterTable,
@@ -42,6 +43,8 @@ export interface SimulatedEngineOptions {
   readonly random: Random;
   /** Longest time of one call. */
   readonly callMs: number;
+  /** Adapters and snapshots that fit into its memory. */
+  readonly capacity: number;
 }
 
 export interface SimulatedEngine extends Engine {
@@ -59,7 +62,7 @@ interface Adapter {
 const limbs = (hash: number): number[] => [hash & 0xffff, hash >>> 16];
 const joined = (values: ArrayLike<number>): number => (values[0]! + values[1]! * 65536) >>> 0;
 
-export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedEngineOptions): SimulatedEngine {
+export function simulatedEngine({ scheduler, owner, random, callMs, capacity }: SimulatedEngineOptions): SimulatedEngine {
   const adapters = new AdapterTable<Adapter>();
   const underWay = new Set<(error: Error) => void>();
   let gone: EngineError | undefined;
@@ -95,12 +98,22 @@ export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedE
     line = done.catch(() => {});
     return done;
   };
+  const checkMemory = () => {
+    if (adapters.held >= capacity) throw new MemoryError(`the memory is full: it holds ${adapters.held} adapters`);
+  };
   const live = (id: string): Adapter => adapters.live(id);
   const info = (adapterId: string): AdapterInfo => {
     const { lora, step } = live(adapterId);
     return { adapterId, lora, parameters: 2 * width * lora.rank, step };
   };
-  const put = (adapter: Adapter): AdapterInfo => info(adapters.add(adapter));
+  const put = (adapter: Adapter): AdapterInfo => {
+    checkMemory();
+    return info(adapters.add(adapter));
+  };
+  const keep = (adapter: Adapter): string => {
+    checkMemory();
+    return adapters.addSnapshot(adapter);
+  };
   const array = (rank: number, values: readonly number[]): Float32Array => {
     const data = new Float32Array(width * rank);
     data.set(values);
@@ -175,8 +188,8 @@ export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedE
         adapter.step++;
         return { metrics: { "unclipped_grad_l2:mean": 1 }, step: adapter.step };
       }),
-    snapshot: (id) => inLine("snapshot", () => adapters.addSnapshot({ ...live(id) })),
-    importSnapshot: (state) => inLine("importSnapshot", () => adapters.addSnapshot(restored(state))),
+    snapshot: (id) => inLine("snapshot", () => keep({ ...live(id) })),
+    importSnapshot: (state) => inLine("importSnapshot", () => keep(restored(state))),
     deleteSnapshot: async (id) => adapters.deleteSnapshot(id),
     exportState: (id, { optimizer = false } = {}) => inLine("exportState", () => exported(adapters.any(id), optimizer)),
     importState: (state) => inLine("importState", () => put(restored(state))),
@@ -187,6 +200,7 @@ export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedE
       }),
     sample: async (request, { signal, onToken } = {}) => {
       const { prompt, params = {}, numSamples = 1, adapter } = request;
+      if (prompt.length >= contextLength) throw new InputError("prompt", `must be shorter than ${contextLength} tokens`);
       await takesTime("sample", signal);
       const weights = adapter === undefined ? baseWeights : adapters.any(adapter).state.weights;
       const seed = params.seed ?? 1;
@@ -205,14 +219,30 @@ export function simulatedEngine({ scheduler, owner, random, callMs }: SimulatedE
           onToken?.({ index, token, logprob: logprobs[at]!, promptCacheHitTokens: 0 });
         }
       }
-      const promptLogprobs = Float32Array.from(prompt as ArrayLike<number>, (token, i) =>
-        i === 0 ? Number.NaN : sampledLogprob(weights, token),
+      const firstScored = prompt.length - (request.promptLogprobsLastN ?? prompt.length);
+      const scored = (at: number) => at > 0 && at >= firstScored;
+      const promptLogprobs = Float32Array.from(prompt as ArrayLike<number>, (token, at) =>
+        scored(at) ? sampledLogprob(weights, token) : Number.NaN,
       );
+      const { topkPromptLogprobs: topPrompt = 0, topkSampleLogprobs: top = 0, promptAltTokensK: alternatives = 0 } = request;
+      const { targetPromptLogprobs: targets } = request;
+      /** The tokens from each one on, in place of the likeliest. */
+      const table = (tokens: readonly number[], k: number) => {
+        const tokenIds = Int32Array.from(tokens.flatMap((token) => Array.from({ length: k }, (_, i) => (token + i) % vocabularySize)));
+        return { k, tokenIds, logprobs: Float32Array.from(tokenIds, (token) => sampledLogprob(weights, token)) };
+      };
       return {
-        sequences,
+        sequences: sequences.map((each) =>
+          top === 0 ? each : { ...each, topkLogprobs: { ...table(Array.from(each.tokens), top), length: each.tokens.length } },
+        ),
         seed,
         promptCacheHitTokens: 0,
         ...(request.promptLogprobs === true ? { promptLogprobs } : {}),
+        ...(topPrompt > 0 ? { topkPromptLogprobs: table(Array.from(prompt), topPrompt) } : {}),
+        ...(alternatives > 0 ? { promptAltTokens: table(Array.from(prompt).slice(1), alternatives) } : {}),
+        ...(targets === undefined
+          ? {}
+          : { targetPromptLogprobs: Float32Array.from(targets.tokens, (token) => sampledLogprob(weights, token)) }),
       };
     },
     stats: async () => ({

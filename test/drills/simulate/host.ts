@@ -22,6 +22,11 @@ export interface HostOptions {
   readonly limits: Partial<Limits>;
   readonly operationMs: number;
   readonly engineCallMs: number;
+  /** Adapters that fit into the engine's memory. */
+  readonly engineCapacity: number;
+  /** Whether an engine that died may fail to open once. */
+  readonly reopeningFails: boolean;
+  readonly maxDiskBytes: () => number | undefined;
   /** Told of everything that the server logs as an error. */
   readonly onError: (event: string, fields: object) => void;
   /** Told when a process of the server is gone. */
@@ -44,6 +49,8 @@ export class Host {
   #starts = 0;
   #folder: string | undefined;
   #skewMs = 0;
+  /** Whether the server's clock was ever set. */
+  hasJumped = false;
   crashes = 0;
   engineDeaths = 0;
   /** Called at the named instants of a request's life. */
@@ -70,6 +77,7 @@ export class Host {
   }
 
   jumpClock(ms: number): void {
+    this.hasJumped = true;
     this.#skewMs += ms;
     if (this.#incarnation !== undefined) this.#incarnation.owner.skewMs = this.#skewMs;
   }
@@ -81,7 +89,8 @@ export class Host {
 
   /** Starts the server. Resolves when it answers; never, when it dies before. @throws what the server throws */
   async start(): Promise<void> {
-    const { scheduler, tenants, limits, operationMs, engineCallMs, onError } = this.#options;
+    const { scheduler, tenants, limits, operationMs, engineCallMs, engineCapacity, reopeningFails, maxDiskBytes, onError } =
+      this.#options;
     const number = ++this.#starts;
     const owner = newOwner(`server${number}`);
     owner.skewMs = this.#skewMs;
@@ -98,8 +107,10 @@ export class Host {
     this.#incarnation = incarnation;
     const engineRandom = new Random(this.#options.seed, `engine${number}`);
     const clock = scheduler.clock(owner);
+    let opened = 0;
     const open = async () => {
-      incarnation.engine = simulatedEngine({ scheduler, owner, random: engineRandom, callMs: engineCallMs });
+      if (++opened % 2 === 0 && reopeningFails) throw new Error("the engine's thread does not start");
+      incarnation.engine = simulatedEngine({ scheduler, owner, random: engineRandom, callMs: engineCallMs, capacity: engineCapacity });
       return incarnation.engine;
     };
     try {
@@ -109,6 +120,7 @@ export class Host {
         apiKeys: tenants.map((name) => ({ name, sha256: createHash("sha256").update(keyOf(name)).digest("hex") })),
         allowedHosts: ["tinklet.test"],
         limits,
+        maxDiskBytes: maxDiskBytes(),
         clock,
         nextTurn: (run) => void scheduler.after(owner, random.fraction(), "turn", run),
         onPoint: (point) => this.onPoint(point),

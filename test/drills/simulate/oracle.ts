@@ -6,7 +6,6 @@
 import {
   accumulated,
   type Example,
-  initialState,
   type ModelState,
   sampledTokens,
   stepped,
@@ -105,28 +104,50 @@ const distinct = (states: Iterable<Possible>): Possible[] => [
   ...new Map([...states].map((each) => [JSON.stringify(each), each])).values(),
 ];
 
-/** @returns what is wrong; `undefined` when everything that was seen can be explained */
+export interface Judgement {
+  /** What is wrong; `undefined` when everything that was seen can be explained. */
+  readonly problem: string | undefined;
+  readonly isComplete: boolean;
+  /** The states that a model created from a checkpoint may begin in. */
+  readonly saved: (name: string, optimizer: boolean) => readonly ModelState[];
+}
+
+/** @param starts - the states that the model may have begun in */
 export function judge(
-  seed: number,
+  starts: readonly ModelState[],
   calls: readonly Call[],
   samples: readonly Sample[],
   vocabulary: number,
-): { readonly problem: string | undefined; readonly isComplete: boolean } {
-  let possible: Possible[] = [{ state: initialState(seed), saved: {}, samplers: {} }];
+): Judgement {
+  let possible: Possible[] = starts.map((state) => ({ state, saved: {}, samplers: {} }));
+  const judgement = (problem: string | undefined, isComplete: boolean): Judgement => {
+    const found = possible;
+    return {
+      problem,
+      isComplete,
+      saved: (name, optimizer) =>
+        found.flatMap(({ saved }) => {
+          const from = saved[name];
+          return from === undefined
+            ? []
+            : [{ weights: from.weights, moments: optimizer ? from.moments : 0, gradient: 0 }];
+        }),
+    };
+  };
   for (const [index, { operation, outcome }] of calls.entries()) {
     if (outcome === "done") {
       const left = possible.filter((each) => explains(each, operation));
       if (left.length === 0) {
-        return {
-          problem: `call ${index} (${operation.kind}): no order of the accepted requests gives its result`,
-          isComplete: true,
-        };
+        return judgement(
+          `call ${index} (${operation.kind}): no order of the accepted requests gives its result`,
+          true,
+        );
       }
       possible = distinct(left.map((each) => apply(each, operation)));
     } else {
       possible = distinct(possible.flatMap((each) => [...partly(each, operation)]));
     }
-    if (possible.length > mostStates) return { problem: undefined, isComplete: false };
+    if (possible.length > mostStates) return judgement(undefined, false);
   }
   for (const { sampler, prompt, seed: sampleSeed, sequences } of samples) {
     possible = possible.filter(({ samplers }) => {
@@ -140,7 +161,7 @@ export function judge(
       );
     });
     if (possible.length === 0)
-      return { problem: `a sample of ${sampler} is not of the weights that were saved`, isComplete: true };
+      return judgement(`a sample of ${sampler} is not of the weights that were saved`, true);
   }
-  return { problem: undefined, isComplete: true };
+  return judgement(undefined, true);
 }

@@ -3,13 +3,14 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { replaceEntropy } from "@tinklet/wire/entropy";
 import Libsql from "libsql";
+import { initialState, type ModelState } from "./arithmetic.ts";
 import { vocabularySize } from "./engine.ts";
 import { Host } from "./host.ts";
 import { Network, type NetworkFaults, noFaults, type Profile } from "./network.ts";
 import { judge } from "./oracle.ts";
 import { Random } from "./random.ts";
 import { newOwner, quiet, Scheduler } from "./scheduler.ts";
-import { fewestCalls, Workload } from "./workload.ts";
+import { fewestCalls, type TrackedModel, Workload } from "./workload.ts";
 
 export interface SeedResult {
   readonly seed: number;
@@ -125,7 +126,11 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   const tenants = ["ada", "bea", "cyd"].slice(0, random.pick([2, 2, 3]));
   const chunkLength = random.between(1, 2);
   const faults = faultsOf(random);
+  /** New work is refused when the folder is full of checkpoints, until the server is restarted with a larger limit. */
+  const isSmallDisk = random.chance(0.05);
+  const largeDisk = random.pick([undefined, 1e9]);
   const isHealthy = () => scheduler.now >= healthyFromMs;
+  const profile = profileOf(random, chunkLength);
   let network: Network;
   const host = new Host({
     scheduler,
@@ -137,9 +142,15 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
       snapshotWorthMs: random.pick([20, 200, 2000]),
       residentAdapters: random.pick([1, 2, 32]),
       gapMs: random.pick([20_000, 330_000]),
+      staleSessionMs: random.pick([15_000, 900_000]),
+      pendingPerTenant: random.pick([3, 20_000, 20_000]),
+      pending: random.pick([8, 100_000, 100_000, 100_000]),
     },
     operationMs: random.pick([0.5, 5]),
     engineCallMs: random.pick([2, 50, 500]),
+    engineCapacity: random.pick([3, 5, 1000, 1000]),
+    reopeningFails: random.chance(0.3),
+    maxDiskBytes: () => (isSmallDisk && !isHealthy() ? 120_000 : largeDisk),
     onError: (event, fields) => {
       if (failures.has(event) && !work.mayFailInside)
         problem(`the server failed: ${event} ${JSON.stringify(fields).slice(0, 600)}`);
@@ -150,11 +161,21 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     scheduler,
     random: new Random(seed, "network"),
     faults: () => (isHealthy() ? noFaults : faults),
-    profile: profileOf(random, chunkLength),
+    profile,
     server: () => host.server,
     problem,
   });
-  const work = new Workload({ scheduler, network, seed, tenants, chunkLength, healthyFromMs, problem });
+  const work: Workload = new Workload({
+    scheduler,
+    network,
+    seed,
+    tenants,
+    chunkLength,
+    healthyFromMs,
+    problem,
+    isOldServer: profile.name !== "current",
+    clockIsSteady: () => !host.hasJumped,
+  });
 
   const world = newOwner("world");
   const start = () => {
@@ -220,7 +241,12 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
       );
     });
   }
-  scheduler.after(world, healthyFromMs, "healthy", () => host.setFull(false));
+  scheduler.after(world, healthyFromMs, "healthy", () => {
+    host.setFull(false);
+    if (!isSmallDisk || !host.isRunning) return;
+    host.crash("killed");
+    start();
+  });
 
   const over = () => {
     if (work.isOver) return true;
@@ -251,10 +277,16 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   }
 
   for (const model of work.models) {
-    const { problem: wrong } = judge(model.seed, model.calls, model.samples, vocabularySize);
+    const { problem: wrong } = judge(startsOf(model), model.calls, model.samples, vocabularySize);
     if (wrong !== undefined) problem(`${model.client} ${model.modelId}: ${wrong}`);
   }
   if (ended && work.records.length < fewestCalls) problem(`only ${work.records.length} calls were made`);
+
+  /** The states that a model may have begun in: those of its checkpoint, if it was created from one. */
+  function startsOf({ seed: modelSeed, from }: TrackedModel): readonly ModelState[] {
+    if (from === undefined) return [initialState(modelSeed)];
+    return judge(startsOf(from.model), from.model.calls, [], vocabularySize).saved(from.name, from.optimizer);
+  }
 
   /** Ends the clients and the server, looks at what they left, and starts the server once more. */
   async function finish(): Promise<void> {

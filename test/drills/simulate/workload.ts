@@ -1,9 +1,10 @@
 /** What the clients of a simulation do: training, sampling, listing, and attempts at what belongs to another tenant. */
-import { type CustomLoss, type RetryConfig, type SamplingClient, ServiceClient, type TrainingClient } from "@tinklet/sdk";
-import { TinkerError } from "@tinklet/wire/errors";
+import { APIFuture, type CustomLoss, type RetryConfig, type SamplingClient, type SampleOptions, ServiceClient, TensorData, type TrainingClient } from "@tinklet/sdk";
+import { RateLimitError, RequestFailedError, TinkerError } from "@tinklet/wire/errors";
 import { type Example, sampledTokens } from "./arithmetic.ts";
-import { baseWeights, vocabularySize } from "./engine.ts";
+import { baseWeights, contextLength, vocabularySize } from "./engine.ts";
 import { baseModel, baseUrl, keyOf } from "./host.ts";
+import { samplingMistakes, trainingMistakes } from "./mistakes.ts";
 import type { Network } from "./network.ts";
 import type { Call, Operation, Sample } from "./oracle.ts";
 import { Random } from "./random.ts";
@@ -19,7 +20,16 @@ export interface TrackedModel {
   readonly seed: number;
   readonly calls: Call[];
   readonly samples: Sample[];
+  /** The checkpoint that the model was created from. */
+  readonly from?: { readonly model: TrackedModel; readonly name: string; readonly optimizer: boolean };
   modelId: string | undefined;
+}
+
+/** A checkpoint of a model. */
+interface Saved {
+  readonly path: string;
+  /** Virtual time by which it has certainly expired, where the server's clock is steady. */
+  readonly endsBy: number;
 }
 
 /** One call of the SDK. */
@@ -39,6 +49,9 @@ export interface WorkloadOptions {
   /** Virtual time from which nothing goes wrong any more. */
   readonly healthyFromMs: number;
   readonly problem: (text: string) => void;
+  readonly isOldServer: boolean;
+  /** Whether the server's clock was never set. */
+  readonly clockIsSteady: () => boolean;
 }
 
 /** The reason that the workload gives when it cancels a call itself. */
@@ -102,39 +115,101 @@ class ClientProcess {
   async call<T>(
     what: string,
     run: (signal: AbortSignal) => PromiseLike<T>,
-    options: { mayCancel?: boolean; required?: boolean } = {},
+    options: { mayCancel?: boolean; required?: boolean; mayFail?: boolean } = {},
   ): Promise<T | undefined> {
     const { scheduler, problem } = this.work.options;
     const record: CallRecord = { client: this.owner.name, what, startedAt: scheduler.now, endedAt: undefined };
     this.work.records.push(record);
     const stop = new AbortController();
-    let reason: Cancelled | undefined;
     if (options.mayCancel !== false && this.random.chance(this.work.cancelRate)) {
       scheduler.after(this.owner, this.random.fraction() * 3000, `cancel ${what}`, () => {
-        reason = new Cancelled("by the workload");
-        stop.abort(reason);
+        stop.abort(new Cancelled("by the workload"));
       });
     }
     try {
-      const value = await run(stop.signal);
+      const value = await this.#awaited(() => run(stop.signal), stop, options.required === true);
       scheduler.note(`${this.owner.name} ${what} done`);
       return value;
     } catch (error) {
       scheduler.note(`${this.owner.name} ${what} failed: ${String(error).slice(0, 300)}`);
-      if (reason !== undefined && error === reason) return undefined;
+      if (stop.signal.aborted && error === stop.signal.reason) return undefined;
       if (!(error instanceof TinkerError))
         problem(`${this.owner.name} ${what}: ended with ${(error as Error)?.stack ?? String(error)}`);
       else if (options.required === true)
         problem(`${this.owner.name} ${what}: must succeed on a healthy server, and failed: ${error.message}`);
       else if (/its log says why/.test(error.message) && this.work.mayFailInside === false) {
         problem(`${this.owner.name} ${what}: an internal error: ${error.message}`);
+      } else if (error instanceof RequestFailedError && options.mayFail !== true && !this.work.mayFailInside) {
+        const isExplained = explained.some((pattern) => pattern.test(error.message));
+        if (!isExplained) problem(`${this.owner.name} ${what}: an accepted request failed: ${error.message}`);
       }
       return undefined;
     } finally {
       record.endedAt = scheduler.now;
     }
   }
+
+  /** Repeats a call that the server refuses because its queue is full of calls that were made before. */
+  async #admitted<T>(run: () => PromiseLike<T>): Promise<T> {
+    for (let refusals = 0; ; refusals++) {
+      try {
+        return await run();
+      } catch (error) {
+        if (!(error instanceof RateLimitError) || refusals >= mostRefusals) throw error;
+        await this.sleep(5_000);
+      }
+    }
+  }
+
+  /** Awaits a call in one of the ways that an {@link APIFuture} offers. */
+  async #awaited<T>(run: () => PromiseLike<T>, stop: AbortController, required: boolean): Promise<T> {
+    if (required) return this.#admitted(run);
+    const started = run();
+    if (!(started instanceof APIFuture) || !this.random.chance(0.25)) return started;
+    const future: APIFuture<T> = started;
+    const { scheduler, problem } = this.work.options;
+    const inMs = this.random.fraction() * 4000;
+    switch (this.random.below(6)) {
+      case 0:
+        await future.submitted.catch(() => {});
+        break;
+      case 1:
+        scheduler.after(this.owner, inMs, "explain", () => {
+          if (future.explain().text === "") problem(`${this.owner.name}: a call has no explanation`);
+        });
+        break;
+      case 2:
+        await future.result({ timeoutMs: inMs }).catch(() => {}); // the call itself goes on
+        break;
+      case 3: {
+        const left = new AbortController();
+        scheduler.after(this.owner, inMs, "stop waiting", () => left.abort(new Cancelled("waits no longer")));
+        await future.result({ signal: left.signal }).catch(() => {});
+        break;
+      }
+      case 4:
+        if (this.work.cancelRate === 0) break;
+        scheduler.after(this.owner, inMs, "cancel", () => {
+          const reason = new Cancelled("the future");
+          stop.abort(reason);
+          future.cancel(reason);
+        });
+        break;
+      default:
+        await this.sleep(inMs); // a failure before that is logged as not awaited
+    }
+    return future;
+  }
 }
+
+/** Why an accepted request may fail although it was right. */
+const explained: readonly RegExp[] = [
+  /crashed or was killed \d+ times/,
+  /could not be created/, // after the creation failed for one of these reasons
+];
+
+/** How often a call that must succeed is made again while the queue is full of earlier calls. */
+const mostRefusals = 60;
 
 export class Workload {
   readonly options: WorkloadOptions;
@@ -246,13 +321,16 @@ export class Workload {
       path: undefined,
       requestId: undefined,
     });
-    const paths = new Map<string, string>();
+    const paths = new Map<string, Saved>();
     let loss: CustomLoss | undefined;
     let pending: Promise<unknown>[] = [];
     const steps = random.between(9, 15);
     for (let at = 0; at < steps; at++) {
-      const kind = random.below(100);
-      if (kind < 34) pending.push(this.#pass(client, trainer, model, true));
+      const kind = random.below(112);
+      if (kind >= 108) pending.push(this.#fork(client, model, paths));
+      else if (kind >= 104) pending.push(this.#delete(client, paths));
+      else if (kind >= 100) pending.push(this.#err(client, trainer, paths));
+      else if (kind < 34) pending.push(this.#pass(client, trainer, model, true));
       else if (kind < 44) pending.push(this.#pass(client, trainer, model, false));
       else if (kind < 62) pending.push(this.#optimize(client, trainer, model));
       else if (kind < 70) pending.push(this.#step(client, trainer, model));
@@ -278,11 +356,7 @@ export class Workload {
     if (leftMs > 0) await client.sleep(leftMs + random.below(5000));
     await this.#optimize(client, trainer, model, true);
     await this.#pass(client, trainer, model, false, true);
-    for (const path of [...paths.values()].slice(0, random.below(3))) {
-      await client.call("deleteCheckpoint", (signal) =>
-        service.createRestClient().deleteCheckpointFromTinkerPath(path, { signal }),
-      );
-    }
+    for (let deletions = random.below(3); deletions > 0; deletions--) await this.#delete(client, paths);
     if (random.chance(0.2)) await client.call("unload", (signal) => trainer.unload({ signal }));
   }
 
@@ -308,12 +382,12 @@ export class Workload {
     operation: Operation,
     what: string,
     run: (signal: AbortSignal) => PromiseLike<T>,
-    options: { required?: boolean; seen?: (value: T) => void } = {},
+    options: { required?: boolean; mayFail?: boolean; seen?: (value: T) => void } = {},
   ): Promise<T | undefined> {
     const call: Call = { operation, outcome: "unknown" };
     model.calls.push(call);
     const required = options.required === true;
-    const value = await client.call(what, run, { required, mayCancel: !required });
+    const value = await client.call(what, run, { required, mayCancel: !required, mayFail: options.mayFail === true });
     if (value === undefined) return undefined;
     call.outcome = "done";
     options.seen?.(value);
@@ -407,25 +481,105 @@ export class Workload {
     trainer: TrainingClient,
     model: TrackedModel,
     name: string,
-    paths: Map<string, string>,
+    paths: Map<string, Saved>,
   ): Promise<void> {
+    const ttlSeconds = client.random.chance(0.3) ? client.random.pick([2, 10, 86_400]) : undefined;
+    const overwrite = client.random.chance(0.2) ? true : undefined;
     const saved = await this.#tracked(client, model, { kind: "save", name }, `saveState ${name}`, (signal) =>
-      trainer.saveState(name, { signal, ...(client.random.chance(0.2) ? { ttlSeconds: 86_400 } : {}) }),
+      trainer.saveState(name, { signal, ttlSeconds, overwrite }),
     );
-    if (saved !== undefined) paths.set(name, saved.path);
+    const endsBy = this.options.scheduler.now + (ttlSeconds ?? Number.POSITIVE_INFINITY) * 1000;
+    if (saved !== undefined) paths.set(name, { path: saved.path, endsBy });
+  }
+
+  /** What a checkpoint that has expired must not do. */
+  #checkLive(what: string, { path, endsBy }: Saved, startedAt: number): void {
+    if (startedAt > endsBy && this.options.clockIsSteady())
+      this.options.problem(`${what} of ${path} succeeded at ${startedAt}, and it expired by ${endsBy}`);
+  }
+
+  async #delete(client: ClientProcess, paths: Map<string, Saved>): Promise<void> {
+    const [name] = paths.keys();
+    if (name === undefined) return;
+    const { path } = paths.get(name)!;
+    paths.delete(name);
+    await client.call("deleteCheckpoint", (signal) =>
+      client.service.createRestClient().deleteCheckpointFromTinkerPath(path, { signal }),
+    );
+  }
+
+  /** A call that must be refused. */
+  async #err(client: ClientProcess, trainer: TrainingClient, paths: Map<string, Saved>): Promise<void> {
+    const { service, random } = client;
+    const foreign = random.pick(this.targets.filter(({ tenant }) => tenant === client.tenant));
+    const [what, attempt] = random.pick(
+      trainingMistakes({ service, trainer, random, used: [...paths.keys()].at(-1), foreignRank: foreign?.path }),
+    );
+    await this.#refused(client, what, attempt);
+  }
+
+  async #refused(client: ClientProcess, what: string, attempt: (signal: AbortSignal) => PromiseLike<unknown>) {
+    const seen = await client.call(what, attempt, { mayFail: true });
+    if (seen !== undefined)
+      this.options.problem(`${client.owner.name}: ${what} succeeded: ${JSON.stringify(seen).slice(0, 200)}`);
+  }
+
+  /** A second model, made from a checkpoint of the first. */
+  async #fork(client: ClientProcess, origin: TrackedModel, paths: Map<string, Saved>): Promise<void> {
+    if (paths.size === 0) return;
+    const { service, random } = client;
+    const [name, saved] = random.pick([...paths]);
+    const optimizer = random.chance(0.5);
+    const startedAt = this.options.scheduler.now;
+    const trainer = await client.call(
+      `createTrainingClientFromState ${name}`,
+      (signal) =>
+        optimizer
+          ? service.createTrainingClientFromStateWithOptimizer(saved.path, { signal })
+          : service.createTrainingClientFromState(saved.path, { signal }),
+      { mayFail: true }, // deleted or expired by then
+    );
+    if (trainer === undefined) return;
+    this.#checkLive("a model", saved, startedAt);
+    const model: TrackedModel = {
+      client: client.owner.name,
+      tenant: client.tenant,
+      seed: 0,
+      calls: [],
+      samples: [],
+      from: { model: origin, name, optimizer },
+      modelId: trainer.modelId,
+    };
+    this.models.push(model);
+    await Promise.all([
+      this.#pass(client, trainer, model, true),
+      this.#optimize(client, trainer, model),
+      this.#pass(client, trainer, model, false),
+    ]);
+    await client.call("unload", (signal) => trainer.unload({ signal }));
+    await this.#refused(client, "a pass of an unloaded model", (signal) =>
+      trainer.forward(data(this.#batch(random)), "cross_entropy", { signal }),
+    );
   }
 
   async #load(
     client: ClientProcess,
     trainer: TrainingClient,
     model: TrackedModel,
-    paths: Map<string, string>,
+    paths: Map<string, Saved>,
   ): Promise<void> {
-    const [name, path] = client.random.pick([...paths]);
+    const [name, saved] = client.random.pick([...paths]);
     const optimizer = client.random.chance(0.5);
-    await this.#tracked(client, model, { kind: "load", name, optimizer }, `loadState ${name}`, (signal) =>
-      trainer[optimizer ? "loadStateWithOptimizer" : "loadState"](path, { signal }),
+    const startedAt = this.options.scheduler.now;
+    const loaded = await this.#tracked(
+      client,
+      model,
+      { kind: "load", name, optimizer },
+      `loadState ${name}`,
+      (signal) => trainer[optimizer ? "loadStateWithOptimizer" : "loadState"](saved.path, { signal }),
+      { mayFail: true }, // deleted or expired by then
     );
+    if (loaded !== undefined) this.#checkLive("a load", saved, startedAt);
   }
 
   async #sampleModel(client: ClientProcess, trainer: TrainingClient, model: TrackedModel): Promise<void> {
@@ -435,7 +589,18 @@ export class Workload {
       model,
       { kind: "sampler", name },
       "saveWeightsAndGetSamplingClient",
-      (signal) => trainer.saveWeightsAndGetSamplingClient({ signal }),
+      async (signal) => {
+        if (!client.random.chance(0.4)) return trainer.saveWeightsAndGetSamplingClient({ signal });
+        const { path } = await trainer.saveWeightsForSampler(name, { signal });
+        this.targets.push({
+          tenant: client.tenant,
+          modelId: trainer.modelId,
+          samplingSessionId: undefined,
+          path,
+          requestId: undefined,
+        });
+        return trainer.createSamplingClient(path, { signal });
+      },
     );
     if (sampler === undefined) return;
     this.targets.push({
@@ -463,7 +628,28 @@ export class Workload {
     const prompt = Array.from({ length: random.between(1, 6) }, () => random.below(vocabularySize));
     const seed = random.below(1_000_000);
     const numSamples = random.chance(0.3) ? 2 : 1;
-    const options = { numSamples, samplingParams: { maxTokens: random.between(1, 5), seed } };
+    const rows = prompt.length - 1;
+    const more: SampleOptions =
+      this.options.isOldServer || required || !random.chance(0.25)
+        ? {}
+        : random.pick<SampleOptions>([
+            { includePromptLogprobs: true },
+            { topkSampleLogprobs: 2 },
+            { promptAltTokensK: 2 },
+            ...(rows === 0
+              ? []
+              : [
+                  { includePromptLogprobs: true, promptLogprobsLastN: 1, topkPromptLogprobs: 2 },
+                  { targetPromptLogprobs: targetsOf(rows) },
+                  { targetPromptLogprobs: sparseOf(rows) },
+                ]),
+          ]);
+    const options = {
+      numSamples,
+      ...more,
+      ...(random.chance(0.05) ? { timeoutMs: 500 + random.below(20_000) } : {}),
+      samplingParams: { maxTokens: random.between(1, 5), seed },
+    };
     if (random.chance(0.25) && !required) {
       const response = await client.call("stream", async (signal) => {
         const shown: number[][] = [];
@@ -527,6 +713,8 @@ export class Workload {
     for (let rounds = random.between(2, 3); rounds > 0; rounds--) {
       await Promise.all(Array.from({ length: random.between(1, 5) }, () => judged()));
       if (random.chance(0.5)) await client.sleep(random.fraction() * 15_000);
+      if (random.chance(0.3))
+        await this.#refused(client, ...random.pick(samplingMistakes(random.pick(samplers), random, contextLength)));
     }
     while (this.records.length < fewestCalls) await judged();
     const leftMs = this.steadyFromMs - this.options.scheduler.now;
@@ -581,6 +769,21 @@ export class Workload {
     }
   }
 }
+
+const targetsOf = (rows: number) =>
+  TensorData.from(
+    BigInt64Array.from({ length: rows * 2 }, (_, i) => (i === 0 ? 7n : -1n)),
+    { shape: [rows, 2] },
+  );
+/** One target, in the last row. */
+const sparseOf = (rows: number) =>
+  TensorData.ofParts({
+    dtype: "int64",
+    values: BigInt64Array.of(9n),
+    shape: [rows, 2],
+    sparseCrowIndices: BigInt64Array.from({ length: rows + 1 }, (_, i) => (i === rows ? 1n : 0n)),
+    sparseColIndices: BigInt64Array.of(1n),
+  });
 
 const data = (examples: readonly Example[]) =>
   examples.map(({ tokens, targets }) => ({

@@ -17,6 +17,11 @@ export class AdapterTable<A> {
     return this.#adapters.size;
   }
 
+  /** Adapters and snapshots. */
+  get held(): number {
+    return this.#adapters.size + this.#snapshots.size;
+  }
+
   /** @throws InputError where there is no such adapter */
   live(id: string): A {
     const found = this.#adapters.get(id);
