@@ -31,7 +31,8 @@ import {
 import type { Random } from "./random.ts";
 import type { Owner, Scheduler } from "./scheduler.ts";
 
-export const vocabularySize = 512;
+/** That of the tokenizer. */
+export const vocabularySize = 269;
 export const contextLength = 512;
 
 /** The hash of a base model without an adapter. */

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { createServer, type Limits, type TinkletServer } from "@tinklet/server";
+import { tinyTokenizer } from "../../../packages/models/src/testing/tiny-tokenizer.ts";
 import { bookSurvivors, mount, newVolume, survivors, type Volume } from "./disk.ts";
 import { closeAll } from "./disk-fs.ts";
 import { type SimulatedEngine, simulatedEngine } from "./engine.ts";
@@ -26,6 +27,8 @@ export interface HostOptions {
   readonly engineCapacity: number;
   /** Whether an engine that died may fail to open once. */
   readonly reopeningFails: boolean;
+  /** Whether the model has one, which chats need. */
+  readonly hasTokenizer: boolean;
   readonly maxDiskBytes: () => number | undefined;
   /** Told of everything that the server logs as an error. */
   readonly onError: (event: string, fields: object) => void;
@@ -89,7 +92,7 @@ export class Host {
 
   /** Starts the server. Resolves when it answers; never, when it dies before. @throws what the server throws */
   async start(): Promise<void> {
-    const { scheduler, tenants, limits, operationMs, engineCallMs, engineCapacity, reopeningFails, maxDiskBytes, onError } =
+    const { scheduler, tenants, limits, operationMs, engineCallMs, engineCapacity, reopeningFails, hasTokenizer, maxDiskBytes, onError } =
       this.#options;
     const number = ++this.#starts;
     const owner = newOwner(`server${number}`);
@@ -115,7 +118,7 @@ export class Host {
     };
     try {
       const server = await createServer({
-        models: [{ name: baseModel, open }],
+        models: [{ name: baseModel, open, ...(hasTokenizer ? { tokenizerFiles: async () => tinyTokenizer } : {}) }],
         dataDir: folder,
         apiKeys: tenants.map((name) => ({ name, sha256: createHash("sha256").update(keyOf(name)).digest("hex") })),
         allowedHosts: ["tinklet.test"],

@@ -69,6 +69,17 @@ export function trainingMistakes({ service, trainer, random, used, foreignRank }
           .then(({ requestId }) => service.future(requestId, "OptimStep", { signal })),
     ],
     [
+      "a custom loss that cannot run",
+      async (signal) => {
+        const loss = await service.createCustomLoss(
+          ({ logprobs }) => ({ loss: logprobs.reshape([1000]).sum() }),
+          { logprobs: 1 },
+          { signal },
+        );
+        return trainer.forwardBackwardCustom([example()] as never, loss, { signal });
+      },
+    ],
+    [
       "a batch without targets",
       (signal) =>
         trainer.forwardBackward([{ modelInput: [1], lossFnInputs: { weights: [1] } }] as never, "cross_entropy", {

@@ -20,6 +20,8 @@ export interface NetworkFaults {
   readonly refusedStatus: number;
   /** The service has lost a result: 410 to a poll. */
   readonly expired: number;
+  /** Polls are answered as the hosted service may and Tinklet's server does not: the size first, a limit on models, a page of a proxy. */
+  readonly oddPoll: number;
 }
 
 /** A time in which one client's requests do not arrive, or none of their answers do. */
@@ -38,7 +40,19 @@ export const noFaults: NetworkFaults = {
   halfOpen: 0,
   refusedStatus: 0,
   expired: 0,
+  oddPoll: 0,
 };
+
+/** Odd answers to `retrieve_future`. */
+const oddPolls: readonly { readonly name: string; readonly status: number; readonly body: string }[] = [
+  { name: "size", status: 200, body: '{"status":"complete_metadata","response_payload_size":1000}' },
+  { name: "size unknown", status: 200, body: '{"status":"complete_metadata"}' },
+  { name: "page", status: 200, body: "<html>sign in to the network</html>" },
+  { name: "rate limit", status: 200, body: '{"type":"try_again","queue_state":"paused_rate_limit"}' },
+  { name: "capacity", status: 200, body: '{"type":"try_again","queue_state":"paused_capacity"}' },
+  { name: "late", status: 408, body: '{"type":"try_again","queue_state":"paused_capacity","queue_state_reason":"busy"}' },
+  { name: "bad request", status: 400, body: '{"detail":"what?"}' },
+];
 
 /** What a release of a server has, as far as clients can tell. */
 export interface Profile {
@@ -190,6 +204,14 @@ export class Network {
       this.#count("expired");
       scheduler.after(client, this.#delay(), `410 ${label}`, () => {
         call.answer(Response.json({ detail: "the result has expired" }, { status: 410 }));
+      });
+      return;
+    }
+    if (path === "retrieve_future" && random.chance(rates.oddPoll)) {
+      const { name, status, body } = random.pick(oddPolls);
+      this.#count(`odd poll: ${name}`);
+      scheduler.after(client, this.#delay(), `odd poll ${name} ${label}`, () => {
+        call.answer(new Response(body, { status, headers: { "content-type": "application/json" } }));
       });
       return;
     }

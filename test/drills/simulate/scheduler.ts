@@ -95,7 +95,7 @@ export class Scheduler {
         ms,
         process.env["SIM_STACKS"] === undefined
           ? "timer"
-          : `timer ${new Error().stack?.split("\n").slice(2, 5).join("")}`,
+          : `timer ${new Error().stack?.split("\n").slice(2, 9).join("")}`,
         run,
       );
     return {

@@ -8,7 +8,7 @@ import { simulate } from "./simulation.ts";
 
 const [list = "1", flag] = process.argv.slice(2);
 // Errors are made by the thousand, and a trace says more than a stack.
-Error.stackTraceLimit = 2;
+Error.stackTraceLimit = process.env["SIM_STACKS"] === undefined ? 2 : 12;
 replaceResponse();
 const memory = "/dev/shm";
 const root = fs.mkdtempSync(join(fs.existsSync(memory) ? memory : tmpdir(), "tinklet-simulate-"));

@@ -27,6 +27,26 @@ export interface SeedResult {
 /** How far a server's clock is set. */
 const clockJumpsMs = [-600_000, -60_000, -5_000, 5_000, 600_000] as const;
 
+/** Instants that the server names. */
+const crashPoints = [
+  "accept.before",
+  "accept.after",
+  "commit.before",
+  "commit.after",
+  "execute.before",
+  "execute.before",
+  "execute.after",
+  "files.before-sync",
+  "files.before-rename",
+  "files.after-rename",
+  "files.removing",
+  "files.removing",
+  "reply",
+  "save.written",
+  "snapshot.exported",
+  "snapshot.before-commit",
+] as const;
+
 /** Log events that say that the server itself failed at something. */
 const failures: ReadonlySet<string> = new Set([
   "http_request.failed",
@@ -100,6 +120,7 @@ function faultsOf(random: Random): NetworkFaults {
     halfOpen: rate(0.01),
     refusedStatus: rate(0.08),
     expired: random.chance(0.2) ? random.fraction() * 0.05 : 0,
+    oddPoll: random.chance(0.2) ? random.fraction() * 0.1 : 0,
   };
 }
 
@@ -143,14 +164,16 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
       residentAdapters: random.pick([1, 2, 32]),
       gapMs: random.pick([20_000, 330_000]),
       staleSessionMs: random.pick([15_000, 900_000]),
-      pendingPerTenant: random.pick([3, 20_000, 20_000]),
-      pending: random.pick([8, 100_000, 100_000, 100_000]),
+      // A batch has up to four requests, and its first is sent last: fewer places than those of all models at once would hold it up.
+      pendingPerTenant: random.pick([16, 20_000, 20_000]),
+      pending: random.pick([40, 100_000, 100_000, 100_000]),
     },
     operationMs: random.pick([0.5, 5]),
     engineCallMs: random.pick([2, 50, 500]),
     engineCapacity: random.pick([3, 5, 1000, 1000]),
     reopeningFails: random.chance(0.3),
-    maxDiskBytes: () => (isSmallDisk && !isHealthy() ? 120_000 : largeDisk),
+    hasTokenizer: random.chance(0.25),
+    maxDiskBytes: () => (isSmallDisk && !isHealthy() ? 400_000 : largeDisk),
     onError: (event, fields) => {
       if (failures.has(event) && !work.mayFailInside)
         problem(`the server failed: ${event} ${JSON.stringify(fields).slice(0, 600)}`);
@@ -204,12 +227,14 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     scheduler.after(world, fate.pick([0, 500, 8000]), "start", start);
   };
   let crashNow = false;
-  const crashPoints = fate.pick([0, 0.02, 0.1]);
+  // One instant of a request's life, and how often it comes before the crash.
+  const nextPoint = () => ({ name: fate.pick(crashPoints), times: fate.below(fate.pick([3, 30])) });
+  let crashPoint = fate.chance(0.6) ? nextPoint() : undefined;
   host.onPoint = (point) => {
-    if (!isHealthy() && crashesLeft > 0 && fate.chance(crashPoints)) {
-      scheduler.note(`to crash at ${point}`);
-      crashNow = true;
-    }
+    if (point !== crashPoint?.name || isHealthy() || crashesLeft === 0 || crashPoint.times-- > 0) return;
+    scheduler.note(`to crash at ${point}`);
+    crashNow = true;
+    crashPoint = nextPoint();
   };
   if (fate.chance(0.3)) {
     for (let deaths = fate.between(1, 2); deaths > 0; deaths--) {

@@ -4,6 +4,7 @@ import { RateLimitError, RequestFailedError, TinkerError } from "@tinklet/wire/e
 import { type Example, sampledTokens } from "./arithmetic.ts";
 import { baseWeights, contextLength, vocabularySize } from "./engine.ts";
 import { baseModel, baseUrl, keyOf } from "./host.ts";
+import { chat } from "./chat.ts";
 import { samplingMistakes, trainingMistakes } from "./mistakes.ts";
 import type { Network } from "./network.ts";
 import type { Call, Operation, Sample } from "./oracle.ts";
@@ -88,6 +89,8 @@ class ClientProcess {
   readonly service: ServiceClient;
   readonly random: Random;
   readonly work: Workload;
+  /** Whether its user has closed it, amid its calls. */
+  isClosed = false;
 
   constructor(work: Workload, tenant: string, name: string) {
     const { scheduler, network, seed } = work.options;
@@ -135,11 +138,11 @@ class ClientProcess {
       if (stop.signal.aborted && error === stop.signal.reason) return undefined;
       if (!(error instanceof TinkerError))
         problem(`${this.owner.name} ${what}: ended with ${(error as Error)?.stack ?? String(error)}`);
-      else if (options.required === true)
+      else if (options.required === true && !this.isClosed)
         problem(`${this.owner.name} ${what}: must succeed on a healthy server, and failed: ${error.message}`);
       else if (/its log says why/.test(error.message) && this.work.mayFailInside === false) {
         problem(`${this.owner.name} ${what}: an internal error: ${error.message}`);
-      } else if (error instanceof RequestFailedError && options.mayFail !== true && !this.work.mayFailInside) {
+      } else if (error instanceof RequestFailedError && options.mayFail !== true && !this.isClosed && !this.work.mayFailInside) {
         const isExplained = explained.some((pattern) => pattern.test(error.message));
         if (!isExplained) problem(`${this.owner.name} ${what}: an accepted request failed: ${error.message}`);
       }
@@ -205,11 +208,12 @@ class ClientProcess {
 /** Why an accepted request may fail although it was right. */
 const explained: readonly RegExp[] = [
   /crashed or was killed \d+ times/,
+  /arrived too late/, // in an outage that was longer than the server waits for a number
   /could not be created/, // after the creation failed for one of these reasons
 ];
 
 /** How often a call that must succeed is made again while the queue is full of earlier calls. */
-const mostRefusals = 60;
+const mostRefusals = 200;
 
 export class Workload {
   readonly options: WorkloadOptions;
@@ -248,6 +252,24 @@ export class Workload {
       this.#run(new ClientProcess(this, tenant, `sampler-${tenant}`), (client) => this.#sample(client));
       if (index === 0 || random.chance(0.3))
         this.#run(new ClientProcess(this, tenant, `other-${tenant}`), (client) => this.#pry(client));
+      if (random.chance(0.15))
+        this.#run(new ClientProcess(this, tenant, `chat-${tenant}`), (client) =>
+          chat({
+            clock: this.options.scheduler.clock(client.owner),
+            name: client.owner.name,
+            tenant,
+            random: client.random,
+            fetch: this.options.network.fetchOf(client.owner),
+            problem: this.options.problem,
+            samplerPaths: () => this.targets.filter(({ path }) => path !== undefined) as never,
+            record: (what, run) => client.call(what, run, { mayFail: true }),
+          }),
+        );
+    }
+    if (random.chance(0.1)) {
+      const leaver = random.pick(this.processes);
+      const atMs = random.fraction() * this.options.healthyFromMs;
+      this.options.scheduler.after(newOwner("fate"), atMs, `${leaver.owner.name} is closed`, () => this.#close(leaver));
     }
     if (random.chance(0.25)) {
       const victim = random.pick(this.processes);
@@ -258,6 +280,14 @@ export class Workload {
         () => this.#kill(victim),
       );
     }
+  }
+
+  #close(client: ClientProcess): void {
+    if (!client.owner.alive || this.#ended.has(client.owner)) return;
+    client.isClosed = true;
+    client.service.close("errored").catch((error: unknown) => {
+      this.options.problem(`${client.owner.name}'s close amid its calls failed: ${String(error)}`);
+    });
   }
 
   #kill({ owner }: ClientProcess): void {
@@ -308,7 +338,7 @@ export class Workload {
         { mayCancel: attempt === 0, required: isHealthy },
       );
       if (trainer === undefined) {
-        if (isHealthy) return;
+        if (isHealthy || client.isClosed) return;
         await client.sleep(1000 + random.below(20_000));
       }
     }
@@ -339,7 +369,14 @@ export class Workload {
       else if (kind < 90) pending.push(this.#sampleModel(client, trainer, model));
       else {
         loss ??= await client.call("createCustomLoss", (signal) =>
-          service.createCustomLoss(({ logprobs }) => ({ loss: logprobs.sum().neg() }), { logprobs: 1 }, { signal }),
+          service.createCustomLoss(
+            ({ logprobs }) => ({
+              loss: logprobs.sum().neg(),
+              metrics: { "own:mean": logprobs.mean(), own: logprobs.sum() },
+            }),
+            { logprobs: 1 },
+            { signal },
+          ),
         );
         if (loss !== undefined) pending.push(this.#custom(client, trainer, model, loss));
       }
@@ -627,7 +664,7 @@ export class Workload {
     const { random } = client;
     const prompt = Array.from({ length: random.between(1, 6) }, () => random.below(vocabularySize));
     const seed = random.below(1_000_000);
-    const numSamples = random.chance(0.3) ? 2 : 1;
+    const numSamples = random.chance(0.03) ? 40 : random.chance(0.3) ? 2 : 1; // 64 sequences run at once
     const rows = prompt.length - 1;
     const more: SampleOptions =
       this.options.isOldServer || required || !random.chance(0.25)
@@ -653,7 +690,8 @@ export class Workload {
     if (random.chance(0.25) && !required) {
       const response = await client.call("stream", async (signal) => {
         const shown: number[][] = [];
-        const stream = sampler.stream(prompt, { ...options, signal });
+        const text = random.chance(0.4) ? { tokenizer: bytesAsText } : {};
+        const stream = sampler.stream(prompt, { ...options, ...text, signal });
         for await (const { index, token } of stream) {
           shown[index] ??= [];
           shown[index].push(token);
@@ -687,7 +725,7 @@ export class Workload {
         },
       );
       if (sampler === undefined) {
-        if (required) return;
+        if (required || client.isClosed) return;
         await client.sleep(1000 + random.below(20_000));
       }
     }
@@ -769,6 +807,9 @@ export class Workload {
     }
   }
 }
+
+/** Tokens as bytes of UTF-8: a character may take several, and its first may be missing. */
+const bytesAsText = { decode: (tokens: number[]) => new TextDecoder().decode(Uint8Array.from(tokens)) };
 
 const targetsOf = (rows: number) =>
   TensorData.from(
