@@ -495,6 +495,16 @@ describe("close", () => {
     }
   });
 
+  it("leaves no timer where the server was never reached", async () => {
+    const faults: FaultScript = ({ operation }) =>
+      operation === "clientConfig" ? { kind: "status", status: 404, body: {} } : undefined;
+    const { service, clock, run } = harness({ faults }, { telemetry: true });
+    await run(failure(service.createLoraTrainingClient({ baseModel: "m" })));
+    await run(service.close());
+    await clock.advance(0);
+    expect(clock.pending).toBe(0);
+  });
+
   it("works with await using", async () => {
     const { service, clock, run } = harness();
     await run(service.createSamplingClient({ baseModel: "m" }));

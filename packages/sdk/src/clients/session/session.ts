@@ -466,7 +466,7 @@ export class Session {
       await told.catch(() => {}); // a stopped server, or one older than 0.28, must not prevent the program's exit
     }
     this.#token?.close();
-    if (this.#connecting.begun) await this.telemetry?.close();
+    await this.telemetry?.close({ isReachable: this.#connecting.begun });
     await this.transport.close();
   }
 }

@@ -147,8 +147,12 @@ export class Telemetry {
     });
   }
 
-  /** Records the end with the session's duration and sends the remaining events, without retries. */
-  async close(): Promise<void> {
+  /**
+   * Records the end with the session's duration and sends the remaining events, without retries.
+   *
+   * @param options.isReachable - false: the server has not answered yet, so the events are dropped
+   */
+  async close({ isReachable }: { readonly isReachable: boolean }): Promise<void> {
     if (this.#closed) return;
     if (this.#inSession) {
       const duration = writeDuration(this.#clock.monotonic() - this.#startedAtMs);
@@ -156,6 +160,7 @@ export class Telemetry {
     }
     this.#closed = true;
     this.#cancelTimer?.();
+    if (!isReachable) return;
     const late = () => new APIError("Sending the last telemetry exceeded its timeout.", { code: "timeout" });
     await bounded(this.#clock, { timeoutMs: lastFlushMs }, late, async (signal) => {
       if (this.#flushing !== undefined) await untilAborted(this.#flushing, signal);
