@@ -62,6 +62,7 @@ export function fdatasync(descriptor: number, done: Callback): void {
   const { size } = fs.fstatSync(descriptor);
   const mark = path.endsWith("-mark") ? fs.readFileSync(path) : undefined;
   operation(path, "fdatasync", (volume) => {
+    if (volume.syncsFail) throw Object.assign(new Error("EIO: i/o error, fdatasync"), { code: "EIO" });
     if (path === logFile(volume.folder)) volume.syncedLogBytes = Math.max(volume.syncedLogBytes, size);
     if (path === markFile(volume.folder)) volume.syncedMark = mark;
   }).then(

@@ -17,6 +17,7 @@ export interface Volume {
   /** Longest time of one operation. */
   readonly operationMs: number;
   full: boolean;
+  syncsFail: boolean;
   /** Bytes of the database's log that a sync has made durable. */
   syncedLogBytes: number;
   /** The commit mark as it was last synced. */
@@ -37,6 +38,7 @@ export const newVolume = (
 ): Volume => ({
   ...options,
   full: false,
+  syncsFail: false,
   syncedLogBytes: 0,
   syncedMark: undefined,
   unsyncedFiles: new Set(),

@@ -79,6 +79,11 @@ export class Host {
     if (this.#incarnation !== undefined) this.#incarnation.volume.full = full;
   }
 
+  /** From now on, every sync of this server fails. */
+  failSyncs(): void {
+    if (this.#incarnation !== undefined) this.#incarnation.volume.syncsFail = true;
+  }
+
   jumpClock(ms: number): void {
     this.hasJumped = true;
     this.#skewMs += ms;

@@ -9,9 +9,12 @@ export interface MistakeContext {
   readonly service: ServiceClient;
   readonly trainer: TrainingClient;
   readonly random: Random;
-  /** A name that a checkpoint of this model has, and the path of a model with another rank. */
+  /** A name that a checkpoint of this model has. */
   readonly used: string | undefined;
-  readonly foreignRank: string | undefined;
+  /** Paths of a checkpoint with its optimizer, and of weights for sampling. */
+  readonly state: string | undefined;
+  readonly weights: string | undefined;
+  readonly baseModel: string;
 }
 
 /** Ids of requests that no server gave out: of this release, of an older one, and of none. */
@@ -33,7 +36,7 @@ const image = {
 };
 
 /** Mistakes of a training client. */
-export function trainingMistakes({ service, trainer, random, used, foreignRank }: MistakeContext): [string, Attempt][] {
+export function trainingMistakes({ service, trainer, random, used, state, weights, baseModel }: MistakeContext): [string, Attempt][] {
   const { modelId } = trainer;
   const seqId = 1_000_000 + random.below(1000);
   const mistakes: [string, Attempt][] = [
@@ -90,8 +93,17 @@ export function trainingMistakes({ service, trainer, random, used, foreignRank }
   if (used !== undefined) {
     mistakes.push(["a name that is used", (signal) => trainer.saveState(used, { signal })]);
   }
-  if (foreignRank !== undefined) {
-    mistakes.push(["a checkpoint of another rank", (signal) => trainer.loadState(foreignRank, { signal })]);
+  if (weights !== undefined) {
+    mistakes.push(["the optimizer of sampler weights", (signal) => trainer.loadStateWithOptimizer(weights, { signal })]);
+  }
+  if (state !== undefined) {
+    mistakes.push([
+      "a checkpoint of another rank",
+      async (signal) => {
+        const larger = await service.createLoraTrainingClient({ baseModel, rank: 9, signal });
+        return larger.loadState(state, { signal });
+      },
+    ]);
   }
   return mistakes;
 }

@@ -119,6 +119,7 @@ interface Exchange {
 export class Network {
   readonly #options: NetworkOptions;
   readonly #open = new Set<Exchange>();
+  readonly #oddAgain = new Map<string, (typeof oddPolls)[number]>();
   readonly #outages = new Map<Owner, Outage>();
   /** Exchanges by how they ended. */
   readonly counts = new Map<string, number>();
@@ -207,8 +208,13 @@ export class Network {
       });
       return;
     }
-    if (path === "retrieve_future" && random.chance(rates.oddPoll)) {
-      const { name, status, body } = random.pick(oddPolls);
+    const again = this.#oddAgain.get(String(call.init.body));
+    if (path === "retrieve_future" && (random.chance(rates.oddPoll) || (rates.oddPoll > 0 && again !== undefined))) {
+      const odd = again ?? random.pick(oddPolls);
+      const { name, status, body } = odd;
+      // Some polls are answered in the same way a few times.
+      if (random.chance(0.6)) this.#oddAgain.set(String(call.init.body), odd);
+      else this.#oddAgain.delete(String(call.init.body));
       this.#count(`odd poll: ${name}`);
       scheduler.after(client, this.#delay(), `odd poll ${name} ${label}`, () => {
         call.answer(new Response(body, { status, headers: { "content-type": "application/json" } }));

@@ -149,6 +149,8 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   const faults = faultsOf(random);
   /** New work is refused when the folder is full of checkpoints, until the server is restarted with a larger limit. */
   const isSmallDisk = random.chance(0.05);
+  /** Models and samplers wait for each other's memory. */
+  const isTight = random.chance(0.12);
   const largeDisk = random.pick([undefined, 1e9]);
   const isHealthy = () => scheduler.now >= healthyFromMs;
   const profile = profileOf(random, chunkLength);
@@ -161,7 +163,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     limits: {
       pollMs: random.pick([500, 5_000, 30_000]),
       snapshotWorthMs: random.pick([20, 200, 2000]),
-      residentAdapters: random.pick([1, 2, 32]),
+      residentAdapters: isTight ? 1 : random.pick([1, 2, 32]),
       gapMs: random.pick([20_000, 330_000]),
       staleSessionMs: random.pick([15_000, 900_000]),
       // A batch has up to four requests, and its first is sent last: fewer places than those of all models at once would hold it up.
@@ -169,8 +171,8 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
       pending: random.pick([40, 100_000, 100_000, 100_000]),
     },
     operationMs: random.pick([0.5, 5]),
-    engineCallMs: random.pick([2, 50, 500]),
-    engineCapacity: random.pick([3, 5, 1000, 1000]),
+    engineCallMs: isTight ? 2000 : random.pick([2, 50, 500]),
+    engineCapacity: isTight ? 2 : random.pick([3, 5, 1000, 1000]),
     reopeningFails: random.chance(0.3),
     hasTokenizer: random.chance(0.25),
     maxDiskBytes: () => (isSmallDisk && !isHealthy() ? 400_000 : largeDisk),
@@ -248,6 +250,16 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     scheduler.after(world, Math.min(from + fate.fraction() * 30_000, healthyFromMs), "disk has room", () =>
       host.setFull(false),
     );
+  }
+  if (fate.chance(0.06)) {
+    // The disk fails at a sync: the server stores nothing more, until it is restarted.
+    work.mayFailInside = true;
+    scheduler.after(world, fate.fraction() * healthyFromMs * 0.8, "syncs fail", () => host.failSyncs());
+    scheduler.after(world, healthyFromMs, "the operator restarts it", () => {
+      if (!host.isRunning) return;
+      host.crash("killed");
+      start();
+    });
   }
   if (fate.chance(0.2)) {
     scheduler.after(world, fate.fraction() * healthyFromMs, "clock jumps", () =>

@@ -6,6 +6,7 @@ import { baseWeights, contextLength, vocabularySize } from "./engine.ts";
 import { baseModel, baseUrl, keyOf } from "./host.ts";
 import { chat } from "./chat.ts";
 import { samplingMistakes, trainingMistakes } from "./mistakes.ts";
+import { rawClient } from "./raw-client.ts";
 import type { Network } from "./network.ts";
 import type { Call, Operation, Sample } from "./oracle.ts";
 import { Random } from "./random.ts";
@@ -135,7 +136,8 @@ class ClientProcess {
       return value;
     } catch (error) {
       scheduler.note(`${this.owner.name} ${what} failed: ${String(error).slice(0, 300)}`);
-      if (stop.signal.aborted && error === stop.signal.reason) return undefined;
+      const { aborted, reason } = stop.signal;
+      if (aborted && (error === reason || (error as Error)?.name === (reason as Error).name)) return undefined;
       if (!(error instanceof TinkerError))
         problem(`${this.owner.name} ${what}: ended with ${(error as Error)?.stack ?? String(error)}`);
       else if (options.required === true && !this.isClosed)
@@ -172,7 +174,7 @@ class ClientProcess {
     const future: APIFuture<T> = started;
     const { scheduler, problem } = this.work.options;
     const inMs = this.random.fraction() * 4000;
-    switch (this.random.below(6)) {
+    switch (this.random.below(8)) {
       case 0:
         await future.submitted.catch(() => {});
         break;
@@ -196,6 +198,16 @@ class ClientProcess {
           const reason = new Cancelled("the future");
           stop.abort(reason);
           future.cancel(reason);
+        });
+        break;
+      case 5:
+        await future.result({ signal: AbortSignal.abort(new Cancelled("waits no longer")) }).catch(() => {});
+        return future.result();
+      case 6:
+        if (this.work.cancelRate === 0) break;
+        scheduler.after(this.owner, inMs, "cancel without a reason", () => {
+          stop.abort(); // the reason is compared by its name
+          future.cancel();
         });
         break;
       default:
@@ -252,6 +264,21 @@ export class Workload {
       this.#run(new ClientProcess(this, tenant, `sampler-${tenant}`), (client) => this.#sample(client));
       if (index === 0 || random.chance(0.3))
         this.#run(new ClientProcess(this, tenant, `other-${tenant}`), (client) => this.#pry(client));
+      if (random.chance(0.15))
+        this.#run(new ClientProcess(this, tenant, `raw-${tenant}`), (client) =>
+          rawClient({
+            tenant,
+            service: client.service,
+            clock: this.options.scheduler.clock(client.owner),
+            random: client.random,
+            fetch: this.options.network.fetchOf(client.owner),
+            ownPaths: () =>
+              this.targets.flatMap((target) =>
+                target.tenant === tenant && target.path !== undefined ? [target.path] : [],
+              ),
+            record: (what, run) => client.call(what, run, { mayFail: true }),
+          }),
+        );
       if (random.chance(0.15))
         this.#run(new ClientProcess(this, tenant, `chat-${tenant}`), (client) =>
           chat({
@@ -548,9 +575,11 @@ export class Workload {
   /** A call that must be refused. */
   async #err(client: ClientProcess, trainer: TrainingClient, paths: Map<string, Saved>): Promise<void> {
     const { service, random } = client;
-    const foreign = random.pick(this.targets.filter(({ tenant }) => tenant === client.tenant));
+    const weights = this.targets.find(({ tenant, path }) => tenant === client.tenant && path !== undefined)?.path;
+    const [used] = [...paths.keys()].slice(-1);
+    const state = used === undefined ? undefined : paths.get(used)!.path;
     const [what, attempt] = random.pick(
-      trainingMistakes({ service, trainer, random, used: [...paths.keys()].at(-1), foreignRank: foreign?.path }),
+      trainingMistakes({ service, trainer, random, used, state, weights, baseModel }),
     );
     await this.#refused(client, what, attempt);
   }
