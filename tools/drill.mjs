@@ -8,6 +8,10 @@ const vitest = `${root}node_modules/vitest/vitest.mjs`;
 
 /** What each drill does, and the arguments of Node that run it. */
 const drills = {
+  attacks: {
+    does: "a server attacked, one row of the hostile review after the other: [--checkout FOLDER] [--only ROW]",
+    command: (rest) => [`${root}test/drills/attacks/attacks.mjs`, ...rest],
+  },
   client: {
     does: "the SDK against a faulty server: [calls] [seed]",
     command: (rest) => {

@@ -108,7 +108,7 @@ export function printBranches(arms, reached) {
     ["packages/server/src/queue", "the server's queue"],
     ["packages/sdk/src", "the client's futures, dispatch and submission"],
   ];
-  for (const [folder, title] of groups) {
+  for (const [folder] of groups) {
     const inside = [...files].filter(([file]) => file.startsWith(folder)).sort();
     for (const [, { missed }] of inside)
       for (const { file, line, text } of missed) console.log(`not reached: ${file}:${line} ${text}`);

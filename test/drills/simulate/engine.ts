@@ -63,7 +63,13 @@ interface Adapter {
 const limbs = (hash: number): number[] => [hash & 0xffff, hash >>> 16];
 const joined = (values: ArrayLike<number>): number => (values[0]! + values[1]! * 65536) >>> 0;
 
-export function simulatedEngine({ scheduler, owner, random, callMs, capacity }: SimulatedEngineOptions): SimulatedEngine {
+export function simulatedEngine({
+  scheduler,
+  owner,
+  random,
+  callMs,
+  capacity,
+}: SimulatedEngineOptions): SimulatedEngine {
   const adapters = new AdapterTable<Adapter>();
   const underWay = new Set<(error: Error) => void>();
   let gone: EngineError | undefined;
@@ -201,7 +207,8 @@ export function simulatedEngine({ scheduler, owner, random, callMs, capacity }: 
       }),
     sample: async (request, { signal, onToken } = {}) => {
       const { prompt, params = {}, numSamples = 1, adapter } = request;
-      if (prompt.length >= contextLength) throw new InputError("prompt", `must be shorter than ${contextLength} tokens`);
+      if (prompt.length >= contextLength)
+        throw new InputError("prompt", `must be shorter than ${contextLength} tokens`);
       await takesTime("sample", signal);
       const weights = adapter === undefined ? baseWeights : adapters.any(adapter).state.weights;
       const seed = params.seed ?? 1;
@@ -225,16 +232,24 @@ export function simulatedEngine({ scheduler, owner, random, callMs, capacity }: 
       const promptLogprobs = Float32Array.from(prompt as ArrayLike<number>, (token, at) =>
         scored(at) ? sampledLogprob(weights, token) : Number.NaN,
       );
-      const { topkPromptLogprobs: topPrompt = 0, topkSampleLogprobs: top = 0, promptAltTokensK: alternatives = 0 } = request;
+      const {
+        topkPromptLogprobs: topPrompt = 0,
+        topkSampleLogprobs: top = 0,
+        promptAltTokensK: alternatives = 0,
+      } = request;
       const { targetPromptLogprobs: targets } = request;
       /** The tokens from each one on, in place of the likeliest. */
       const table = (tokens: readonly number[], k: number) => {
-        const tokenIds = Int32Array.from(tokens.flatMap((token) => Array.from({ length: k }, (_, i) => (token + i) % vocabularySize)));
+        const tokenIds = Int32Array.from(
+          tokens.flatMap((token) => Array.from({ length: k }, (_, i) => (token + i) % vocabularySize)),
+        );
         return { k, tokenIds, logprobs: Float32Array.from(tokenIds, (token) => sampledLogprob(weights, token)) };
       };
       return {
         sequences: sequences.map((each) =>
-          top === 0 ? each : { ...each, topkLogprobs: { ...table(Array.from(each.tokens), top), length: each.tokens.length } },
+          top === 0
+            ? each
+            : { ...each, topkLogprobs: { ...table(Array.from(each.tokens), top), length: each.tokens.length } },
         ),
         seed,
         promptCacheHitTokens: 0,

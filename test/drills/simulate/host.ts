@@ -97,8 +97,18 @@ export class Host {
 
   /** Starts the server. Resolves when it answers; never, when it dies before. @throws what the server throws */
   async start(): Promise<void> {
-    const { scheduler, tenants, limits, operationMs, engineCallMs, engineCapacity, reopeningFails, hasTokenizer, maxDiskBytes, onError } =
-      this.#options;
+    const {
+      scheduler,
+      tenants,
+      limits,
+      operationMs,
+      engineCallMs,
+      engineCapacity,
+      reopeningFails,
+      hasTokenizer,
+      maxDiskBytes,
+      onError,
+    } = this.#options;
     const number = ++this.#starts;
     const owner = newOwner(`server${number}`);
     owner.skewMs = this.#skewMs;
@@ -118,7 +128,13 @@ export class Host {
     let opened = 0;
     const open = async () => {
       if (++opened % 2 === 0 && reopeningFails) throw new Error("the engine's thread does not start");
-      incarnation.engine = simulatedEngine({ scheduler, owner, random: engineRandom, callMs: engineCallMs, capacity: engineCapacity });
+      incarnation.engine = simulatedEngine({
+        scheduler,
+        owner,
+        random: engineRandom,
+        callMs: engineCallMs,
+        capacity: engineCapacity,
+      });
       return incarnation.engine;
     };
     try {

@@ -36,7 +36,15 @@ const image = {
 };
 
 /** Mistakes of a training client. */
-export function trainingMistakes({ service, trainer, random, used, state, weights, baseModel }: MistakeContext): [string, Attempt][] {
+export function trainingMistakes({
+  service,
+  trainer,
+  random,
+  used,
+  state,
+  weights,
+  baseModel,
+}: MistakeContext): [string, Attempt][] {
   const { modelId } = trainer;
   const seqId = 1_000_000 + random.below(1000);
   const mistakes: [string, Attempt][] = [
@@ -94,7 +102,10 @@ export function trainingMistakes({ service, trainer, random, used, state, weight
     mistakes.push(["a name that is used", (signal) => trainer.saveState(used, { signal })]);
   }
   if (weights !== undefined) {
-    mistakes.push(["the optimizer of sampler weights", (signal) => trainer.loadStateWithOptimizer(weights, { signal })]);
+    mistakes.push([
+      "the optimizer of sampler weights",
+      (signal) => trainer.loadStateWithOptimizer(weights, { signal }),
+    ]);
   }
   if (state !== undefined) {
     mistakes.push([
@@ -109,11 +120,7 @@ export function trainingMistakes({ service, trainer, random, used, state, weight
 }
 
 /** Mistakes of a sampling client. */
-export function samplingMistakes(
-  sampler: SamplingClient,
-  random: Random,
-  contextLength: number,
-): [string, Attempt][] {
+export function samplingMistakes(sampler: SamplingClient, random: Random, contextLength: number): [string, Attempt][] {
   const targets = (rows: number, token = 5n) =>
     TensorData.from(new BigInt64Array(rows * 2).fill(token), { shape: [rows, 2] });
   const prompt = [1, 2, 3];
@@ -123,9 +130,15 @@ export function samplingMistakes(
     ["an image in a prompt", (signal) => sampler.sample(image.modelInput, { signal })],
     ["targets of another length", (signal) => sampler.sample(prompt, { signal, targetPromptLogprobs: targets(9) })],
     ["no targets", (signal) => sampler.sample(prompt, { signal, targetPromptLogprobs: targets(2, -1n) })],
-    ["a target that is no token", (signal) => sampler.sample(prompt, { signal, targetPromptLogprobs: targets(2, -7n) })],
+    [
+      "a target that is no token",
+      (signal) => sampler.sample(prompt, { signal, targetPromptLogprobs: targets(2, -7n) }),
+    ],
     ["too many targets", (signal) => sampler.sample(prompt, { signal, targetPromptLogprobs: wide() })],
-    ["a temperature below 0", (signal) => sampler.sample(prompt, { signal, samplingParams: { temperature: -1 - random.below(3) } })],
+    [
+      "a temperature below 0",
+      (signal) => sampler.sample(prompt, { signal, samplingParams: { temperature: -1 - random.below(3) } }),
+    ],
   ];
 }
 

@@ -50,7 +50,11 @@ const oddPolls: readonly { readonly name: string; readonly status: number; reado
   { name: "page", status: 200, body: "<html>sign in to the network</html>" },
   { name: "rate limit", status: 200, body: '{"type":"try_again","queue_state":"paused_rate_limit"}' },
   { name: "capacity", status: 200, body: '{"type":"try_again","queue_state":"paused_capacity"}' },
-  { name: "late", status: 408, body: '{"type":"try_again","queue_state":"paused_capacity","queue_state_reason":"busy"}' },
+  {
+    name: "late",
+    status: 408,
+    body: '{"type":"try_again","queue_state":"paused_capacity","queue_state_reason":"busy"}',
+  },
   { name: "bad request", status: 400, body: '{"detail":"what?"}' },
 ];
 
@@ -296,7 +300,9 @@ export class Network {
       this.#count("answered");
       const seen = this.#rewritten(url, response, body);
       scheduler.after(client, this.#delay(), status, () => {
-        answer(new Response(bodyless(response.status) ? null : seen, { status: response.status, headers: response.headers }));
+        answer(
+          new Response(bodyless(response.status) ? null : seen, { status: response.status, headers: response.headers }),
+        );
       });
     })();
   }

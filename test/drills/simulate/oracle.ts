@@ -3,14 +3,7 @@
  * may have been applied or not, a batch also in part. The oracle follows every state that this allows; when no state explains what was seen,
  * a request was lost, doubled, reordered or mixed up.
  */
-import {
-  accumulated,
-  type Example,
-  type ModelState,
-  sampledTokens,
-  stepped,
-  targetLogprobs,
-} from "./arithmetic.ts";
+import { accumulated, type Example, type ModelState, sampledTokens, stepped, targetLogprobs } from "./arithmetic.ts";
 
 export type Operation =
   | {
@@ -138,10 +131,7 @@ export function judge(
     if (outcome === "done") {
       const left = possible.filter((each) => explains(each, operation));
       if (left.length === 0) {
-        return judgement(
-          `call ${index} (${operation.kind}): no order of the accepted requests gives its result`,
-          true,
-        );
+        return judgement(`call ${index} (${operation.kind}): no order of the accepted requests gives its result`, true);
       }
       possible = distinct(left.map((each) => apply(each, operation)));
     } else {
@@ -160,8 +150,7 @@ export function judge(
         })
       );
     });
-    if (possible.length === 0)
-      return judgement(`a sample of ${sampler} is not of the weights that were saved`, true);
+    if (possible.length === 0) return judgement(`a sample of ${sampler} is not of the weights that were saved`, true);
   }
   return judgement(undefined, true);
 }

@@ -58,6 +58,7 @@ class PlainResponse {
     this.#bytes = null;
     if (typeof body === "string") this.#bytes = encoder.encode(body);
     else if (body instanceof Uint8Array) this.#bytes = body;
+    // biome-ignore lint/correctness/noConstructorReturn: a body that is a stream gets a real response
     else if (body !== null) return new RealResponse(body as BodyInit, { status, headers: [...this.headers] }) as never;
   }
 

@@ -60,7 +60,8 @@ export const defects = [
     edits: [
       {
         find: "    const adapter = this.#adapter;\n    this.#snapshotting = true;",
-        replace: "    const adapter = this.#adapter;\n    const executed = this.#executed;\n    this.#snapshotting = true;",
+        replace:
+          "    const adapter = this.#adapter;\n    const executed = this.#executed;\n    this.#snapshotting = true;",
       },
       {
         find: "        const executed = this.#executed;\n        const bytes = await written;",

@@ -83,102 +83,257 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
   const future = { type: "sampling" };
   const steps: readonly [string, (signal: AbortSignal) => PromiseLike<unknown>][] = [
     ["a pass", (signal) => done("forward_backward", backward(pass([datum()])), "ForwardBackward", signal)],
-    ["a pass of two chunks", (signal) => {
-      const chunks = [1, 2].map((token) => ({ type: "encoded_text", tokens: [token] }));
-      return done("forward_backward", backward(pass([datum(weights, chunks)])), "ForwardBackward", signal);
-    }],
-    ["a pass without weight", (signal) =>
-      done("forward_backward", backward(pass([datum({ weights: { data: [0, 0], dtype: "float32", shape: [2] } })])), "ForwardBackward", signal)],
-    ["a forward of an older release", (signal) =>
-      done("forward", { model_id: model, forward_input: pass([datum()]) }, "ForwardBackward", signal)],
-    ["other kinds of input", (signal) => {
-      const chunks = [
-        { type: "dmel", dmel: "AAAA" },
-        { type: "image_asset_pointer", format: "png", location: "x", expected_tokens: 1 },
-      ];
-      return done("forward_backward", backward(pass([datum({}, chunks)])), "ForwardBackward", signal);
-    }],
-    ["a sparse tensor", (signal) => {
-      const target_tokens = { data: [3], dtype: "int64", shape: [1, 2], sparse_crow_indices: [0, 1], sparse_col_indices: [0] };
-      return done("forward_backward", backward(pass([datum({ target_tokens })])), "ForwardBackward", signal);
-    }],
-    ["a setting of text", (signal) => {
-      const inputs = { logprobs: weights.weights, advantages: weights.weights };
-      const config = { loss_fn: "ppo", loss_fn_config: { clip_low_threshold: "x" } };
-      return done("forward_backward", backward(pass([datum(inputs)], config)), "ForwardBackward", signal);
-    }],
-    ["a setting", (signal) => {
-      const inputs = { logprobs: weights.weights, advantages: weights.weights };
-      const config = { loss_fn: "ppo", loss_fn_config: { clip_low_threshold: 0.8 } };
-      return done("forward_backward", backward(pass([datum(inputs)], config)), "ForwardBackward", signal);
-    }],
-    ["a loss without its id", (signal) =>
-      done("forward_backward", backward(pass([datum()], { loss_fn: "custom" })), "ForwardBackward", signal)],
-    ["a custom loss, forward", async (signal) => {
-      const loss = await post("create_custom_loss", { session_id: sessionId, custom_loss_seq_id: random.below(3), name: "own", inputs: [{ name: "logprobs", rank: 1 }, { name: "extra", rank: 1 }], graph: ownLoss }, signal);
-      const made = await service.future(String(loss["request_id"]), "CreateCustomLoss", { signal });
-      const config = { loss_fn: "custom", loss_fn_config: { loss_id: made.lossId } };
-      const extra = random.chance(0.5) ? { extra: { data: [1, 2], dtype: "float32" } } : {};
-      if (random.chance(0.3)) return done("forward_backward", backward(pass([{ ...datum(), loss_fn_inputs: extra }], config)), "ForwardBackward", signal);
-      if (random.chance(0.5)) return done("forward_backward", backward(pass([datum({ ...extra, target_tokens: { data: [3, 4], dtype: "int64" } })], config)), "ForwardBackward", signal);
-      return done("forward", { model_id: model, forward_input: pass([datum(extra)], config) }, "ForwardBackward", signal);
-    }],
-    ["a step", async (signal) => {
-      const sent = await post("optim_step", { model_id: model, adam_params: adam }, signal);
-      return service.future(String(sent["request_id"]), "OptimStep", { signal });
-    }],
-    ["a step without settings", async (signal) => {
-      const sent = await post("optim_step", { model_id: model }, signal);
-      return service.future(String(sent["request_id"]), "OptimStep", { signal });
-    }],
-    ["a number that was used", (signal) =>
-      done("forward_backward", backward(pass([datum()]), { seq_id: 0 }), "ForwardBackward", signal)],
-    ["a number twice", async (signal) => {
-      await post("optim_step", { model_id: model, seq_id: 1, adam_params: adam }, signal);
-      return post("optim_step", { model_id: model, seq_id: 1, adam_params: { ...adam, learning_rate: 2 } }, signal);
-    }],
-    ["a model's number twice", (signal) =>
-      post("create_model", { session_id: sessionId, model_seq_id: 0, base_model: baseModel, lora_config: { rank: 3 } }, signal)],
-    ["a save without a name", async (signal) => {
-      const sent = await post("save_weights", { model_id: model, ...(random.chance(0.5) ? { seq_id: 2 } : {}), user_metadata: { a: "b" } }, signal);
-      return service.future(String(sent["request_id"]), "SaveWeights", { signal });
-    }],
-    ["an export", async (signal) => {
-      const sent = await post("save_weights_external", { model_id: model, path: `out${random.below(2)}` }, signal);
-      return service.future(String(sent["request_id"]), "SaveWeightsExternal", { signal });
-    }],
-    ["a load with the optimizer of sampler weights", async (signal) => {
-      const [path] = ownPaths();
-      if (path === undefined) return undefined;
-      const sent = await post("load_weights", { model_id: model, path, optimizer: random.chance(0.5) }, signal);
-      return service.future(String(sent["request_id"]), "LoadWeights", { signal });
-    }],
-    ["a sample without a session", (signal) =>
-      done("asample", { ...sampling, base_model: baseModel, sampling_params: { max_tokens: 3 } }, "Sample", signal)],
-    ["a sample of weights", (signal) => {
-      const path = ownPaths().at(-1);
-      const from = path === undefined ? { base_model: baseModel } : { model_path: path };
-      return done("asample", { ...sampling, ...from, sampling_params: { max_tokens: 3, temperature: -1 } }, "Sample", signal);
-    }],
-    ["a constrained sample", (signal) => {
-      const tinklet_constraint = random.pick<Json>([{ type: "json_object" }, { type: "json_schema", schema: { type: "string" } }, { type: "json_schema", schema: { type: "nothing" } }]);
-      return done("asample", { ...sampling, base_model: baseModel, tinklet_constraint, sampling_params: { max_tokens: 3 } }, "Sample", signal);
-    }],
-    ["bad targets", (signal) => {
-      const target_prompt_logprobs = random.pick<Json>([{ data: [1, 2], dtype: "float32", shape: [2, 1] }, { data: [1, 2], dtype: "int64" }]);
-      return done("asample", { ...sampling, base_model: baseModel, target_prompt_logprobs, sampling_params: { max_tokens: 3 } }, "Sample", signal);
-    }],
-    ["a cancelled sample", async (signal) => {
-      const { request_id: id } = await post("asample", { ...sampling, ...future, base_model: baseModel, sampling_params: { max_tokens: 9 } }, signal);
-      await post("cancel_future", { request_id: id }, signal);
-      return service.future(String(id), "Sample", { signal });
-    }],
-    ["a cancellation of a made-up id", (signal) => post("cancel_future", { request_id: random.pick(madeUpIds) }, signal)],
-    ["tokens of a made-up id", (signal) =>
-      service.api.sampleTokens({ requestId: random.pick(madeUpIds), after: 0 } as never, { signal })],
-    ["a page of completions that names made-up results", (signal) =>
-      post("retrieve_futures", { target: { type: "sampling_session", sampling_session_id: `${sessionId}:sample:9` }, prev_cursor: 0, retrieved_request_ids: [...madeUpIds], timeout: 0 }, signal)],
-    ["its progress", (signal) => service.api.getProgress({} as never, { signal })],
+    [
+      "a pass of two chunks",
+      (signal) => {
+        const chunks = [1, 2].map((token) => ({ type: "encoded_text", tokens: [token] }));
+        return done("forward_backward", backward(pass([datum(weights, chunks)])), "ForwardBackward", signal);
+      },
+    ],
+    [
+      "a pass without weight",
+      (signal) =>
+        done(
+          "forward_backward",
+          backward(pass([datum({ weights: { data: [0, 0], dtype: "float32", shape: [2] } })])),
+          "ForwardBackward",
+          signal,
+        ),
+    ],
+    [
+      "a forward of an older release",
+      (signal) => done("forward", { model_id: model, forward_input: pass([datum()]) }, "ForwardBackward", signal),
+    ],
+    [
+      "other kinds of input",
+      (signal) => {
+        const chunks = [
+          { type: "dmel", dmel: "AAAA" },
+          { type: "image_asset_pointer", format: "png", location: "x", expected_tokens: 1 },
+        ];
+        return done("forward_backward", backward(pass([datum({}, chunks)])), "ForwardBackward", signal);
+      },
+    ],
+    [
+      "a sparse tensor",
+      (signal) => {
+        const target_tokens = {
+          data: [3],
+          dtype: "int64",
+          shape: [1, 2],
+          sparse_crow_indices: [0, 1],
+          sparse_col_indices: [0],
+        };
+        return done("forward_backward", backward(pass([datum({ target_tokens })])), "ForwardBackward", signal);
+      },
+    ],
+    [
+      "a setting of text",
+      (signal) => {
+        const inputs = { logprobs: weights.weights, advantages: weights.weights };
+        const config = { loss_fn: "ppo", loss_fn_config: { clip_low_threshold: "x" } };
+        return done("forward_backward", backward(pass([datum(inputs)], config)), "ForwardBackward", signal);
+      },
+    ],
+    [
+      "a setting",
+      (signal) => {
+        const inputs = { logprobs: weights.weights, advantages: weights.weights };
+        const config = { loss_fn: "ppo", loss_fn_config: { clip_low_threshold: 0.8 } };
+        return done("forward_backward", backward(pass([datum(inputs)], config)), "ForwardBackward", signal);
+      },
+    ],
+    [
+      "a loss without its id",
+      (signal) => done("forward_backward", backward(pass([datum()], { loss_fn: "custom" })), "ForwardBackward", signal),
+    ],
+    [
+      "a custom loss, forward",
+      async (signal) => {
+        const loss = await post(
+          "create_custom_loss",
+          {
+            session_id: sessionId,
+            custom_loss_seq_id: random.below(3),
+            name: "own",
+            inputs: [
+              { name: "logprobs", rank: 1 },
+              { name: "extra", rank: 1 },
+            ],
+            graph: ownLoss,
+          },
+          signal,
+        );
+        const made = await service.future(String(loss["request_id"]), "CreateCustomLoss", { signal });
+        const config = { loss_fn: "custom", loss_fn_config: { loss_id: made.lossId } };
+        const extra = random.chance(0.5) ? { extra: { data: [1, 2], dtype: "float32" } } : {};
+        if (random.chance(0.3))
+          return done(
+            "forward_backward",
+            backward(pass([{ ...datum(), loss_fn_inputs: extra }], config)),
+            "ForwardBackward",
+            signal,
+          );
+        if (random.chance(0.5))
+          return done(
+            "forward_backward",
+            backward(pass([datum({ ...extra, target_tokens: { data: [3, 4], dtype: "int64" } })], config)),
+            "ForwardBackward",
+            signal,
+          );
+        return done(
+          "forward",
+          { model_id: model, forward_input: pass([datum(extra)], config) },
+          "ForwardBackward",
+          signal,
+        );
+      },
+    ],
+    [
+      "a step",
+      async (signal) => {
+        const sent = await post("optim_step", { model_id: model, adam_params: adam }, signal);
+        return service.future(String(sent["request_id"]), "OptimStep", { signal });
+      },
+    ],
+    [
+      "a step without settings",
+      async (signal) => {
+        const sent = await post("optim_step", { model_id: model }, signal);
+        return service.future(String(sent["request_id"]), "OptimStep", { signal });
+      },
+    ],
+    [
+      "a number that was used",
+      (signal) => done("forward_backward", backward(pass([datum()]), { seq_id: 0 }), "ForwardBackward", signal),
+    ],
+    [
+      "a number twice",
+      async (signal) => {
+        await post("optim_step", { model_id: model, seq_id: 1, adam_params: adam }, signal);
+        return post("optim_step", { model_id: model, seq_id: 1, adam_params: { ...adam, learning_rate: 2 } }, signal);
+      },
+    ],
+    [
+      "a model's number twice",
+      (signal) =>
+        post(
+          "create_model",
+          { session_id: sessionId, model_seq_id: 0, base_model: baseModel, lora_config: { rank: 3 } },
+          signal,
+        ),
+    ],
+    [
+      "a save without a name",
+      async (signal) => {
+        const sent = await post(
+          "save_weights",
+          { model_id: model, ...(random.chance(0.5) ? { seq_id: 2 } : {}), user_metadata: { a: "b" } },
+          signal,
+        );
+        return service.future(String(sent["request_id"]), "SaveWeights", { signal });
+      },
+    ],
+    [
+      "an export",
+      async (signal) => {
+        const sent = await post("save_weights_external", { model_id: model, path: `out${random.below(2)}` }, signal);
+        return service.future(String(sent["request_id"]), "SaveWeightsExternal", { signal });
+      },
+    ],
+    [
+      "a load with the optimizer of sampler weights",
+      async (signal) => {
+        const [path] = ownPaths();
+        if (path === undefined) return undefined;
+        const sent = await post("load_weights", { model_id: model, path, optimizer: random.chance(0.5) }, signal);
+        return service.future(String(sent["request_id"]), "LoadWeights", { signal });
+      },
+    ],
+    [
+      "a sample without a session",
+      (signal) =>
+        done("asample", { ...sampling, base_model: baseModel, sampling_params: { max_tokens: 3 } }, "Sample", signal),
+    ],
+    [
+      "a sample of weights",
+      (signal) => {
+        const path = ownPaths().at(-1);
+        const from = path === undefined ? { base_model: baseModel } : { model_path: path };
+        return done(
+          "asample",
+          { ...sampling, ...from, sampling_params: { max_tokens: 3, temperature: -1 } },
+          "Sample",
+          signal,
+        );
+      },
+    ],
+    [
+      "a constrained sample",
+      (signal) => {
+        const tinklet_constraint = random.pick<Json>([
+          { type: "json_object" },
+          { type: "json_schema", schema: { type: "string" } },
+          { type: "json_schema", schema: { type: "nothing" } },
+        ]);
+        return done(
+          "asample",
+          { ...sampling, base_model: baseModel, tinklet_constraint, sampling_params: { max_tokens: 3 } },
+          "Sample",
+          signal,
+        );
+      },
+    ],
+    [
+      "bad targets",
+      (signal) => {
+        const target_prompt_logprobs = random.pick<Json>([
+          { data: [1, 2], dtype: "float32", shape: [2, 1] },
+          { data: [1, 2], dtype: "int64" },
+        ]);
+        return done(
+          "asample",
+          { ...sampling, base_model: baseModel, target_prompt_logprobs, sampling_params: { max_tokens: 3 } },
+          "Sample",
+          signal,
+        );
+      },
+    ],
+    [
+      "a cancelled sample",
+      async (signal) => {
+        const { request_id: id } = await post(
+          "asample",
+          { ...sampling, ...future, base_model: baseModel, sampling_params: { max_tokens: 9 } },
+          signal,
+        );
+        await post("cancel_future", { request_id: id }, signal);
+        return service.future(String(id), "Sample", { signal });
+      },
+    ],
+    [
+      "a cancellation of a made-up id",
+      (signal) => post("cancel_future", { request_id: random.pick(madeUpIds) }, signal),
+    ],
+    [
+      "tokens of a made-up id",
+      (signal) => service.api.sampleTokens({ requestId: random.pick(madeUpIds), after: 0 } as never, { signal }),
+    ],
+    [
+      "a page of completions that names made-up results",
+      (signal) =>
+        post(
+          "retrieve_futures",
+          {
+            target: { type: "sampling_session", sampling_session_id: `${sessionId}:sample:9` },
+            prev_cursor: 0,
+            retrieved_request_ids: [...madeUpIds],
+            timeout: 0,
+          },
+          signal,
+        ),
+    ],
+    ["its progress", (signal) => service.api.listRunProgress({} as never, { signal })],
     ["its run", (signal) => service.createRestClient().getTrainingRun(model, { signal })],
   ];
   for (let rounds = random.between(6, 12); rounds > 0; rounds--) {
@@ -188,7 +343,13 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
   }
 }
 
-const node = (op: string, name: string, target: string, args: readonly unknown[]) => ({ op, name, target, args, kwargs: {} });
+const node = (op: string, name: string, target: string, args: readonly unknown[]) => ({
+  op,
+  name,
+  target,
+  args,
+  kwargs: {},
+});
 const ref = (name: string) => ({ ref: name });
 /** The sum of the log-probs, with a mean beside it. */
 const ownLoss = {
@@ -198,6 +359,8 @@ const ownLoss = {
     node("placeholder", "extra", "extra", []),
     node("call_method", "total", "sum", [ref("logprobs")]),
     node("call_method", "average", "mean", [ref("logprobs")]),
-    node("output", "output", "output", [{ tuple: [ref("total"), { dict: { "average:mean": ref("average"), total: ref("total") } }] }]),
+    node("output", "output", "output", [
+      { tuple: [ref("total"), { dict: { "average:mean": ref("average"), total: ref("total") } }] },
+    ]),
   ],
 };

@@ -1,15 +1,24 @@
 /** What the clients of a simulation do: training, sampling, listing, and attempts at what belongs to another tenant. */
-import { APIFuture, type CustomLoss, type RetryConfig, type SamplingClient, type SampleOptions, ServiceClient, TensorData, type TrainingClient } from "@tinklet/sdk";
+import {
+  APIFuture,
+  type CustomLoss,
+  type RetryConfig,
+  type SampleOptions,
+  type SamplingClient,
+  ServiceClient,
+  TensorData,
+  type TrainingClient,
+} from "@tinklet/sdk";
 import { RateLimitError, RequestFailedError, TinkerError } from "@tinklet/wire/errors";
 import { type Example, sampledTokens } from "./arithmetic.ts";
+import { chat } from "./chat.ts";
 import { baseWeights, contextLength, vocabularySize } from "./engine.ts";
 import { baseModel, baseUrl, keyOf } from "./host.ts";
-import { chat } from "./chat.ts";
 import { samplingMistakes, trainingMistakes } from "./mistakes.ts";
-import { rawClient } from "./raw-client.ts";
 import type { Network } from "./network.ts";
 import type { Call, Operation, Sample } from "./oracle.ts";
 import { Random } from "./random.ts";
+import { rawClient } from "./raw-client.ts";
 import { newOwner, type Owner, type Scheduler } from "./scheduler.ts";
 
 /** A seed has at least so many calls. */
@@ -144,7 +153,12 @@ class ClientProcess {
         problem(`${this.owner.name} ${what}: must succeed on a healthy server, and failed: ${error.message}`);
       else if (/its log says why/.test(error.message) && this.work.mayFailInside === false) {
         problem(`${this.owner.name} ${what}: an internal error: ${error.message}`);
-      } else if (error instanceof RequestFailedError && options.mayFail !== true && !this.isClosed && !this.work.mayFailInside) {
+      } else if (
+        error instanceof RequestFailedError &&
+        options.mayFail !== true &&
+        !this.isClosed &&
+        !this.work.mayFailInside
+      ) {
         const isExplained = explained.some((pattern) => pattern.test(error.message));
         if (!isExplained) problem(`${this.owner.name} ${what}: an accepted request failed: ${error.message}`);
       }
@@ -622,7 +636,8 @@ export class Workload {
       this.#optimize(client, trainer, model),
       this.#pass(client, trainer, model, false),
     ]);
-    await client.call("unload", (signal) => trainer.unload({ signal }));
+    const unloaded = await client.call("unload", (signal) => trainer.unload({ signal }));
+    if (unloaded === undefined) return;
     await this.#refused(client, "a pass of an unloaded model", (signal) =>
       trainer.forward(data(this.#batch(random)), "cross_entropy", { signal }),
     );

@@ -192,6 +192,40 @@ describe("an engine without free memory", () => {
     },
   );
 
+  test("a sample waits for the memory of a model that is being restored", async () => {
+    const memory = narrow();
+    const replay = gateway();
+    const replays = gateway();
+    let holdsPasses = false;
+    const beforeCall = (name: string) => {
+      memory(name);
+      if (!holdsPasses || name !== "forwardBackward") return undefined;
+      replays.resolve();
+      return replay.promise;
+    };
+    const server = await open({ engine: { beforeCall }, limits: { pollMs: 4000, residentAdapters: 0 } });
+    const model = await server.model();
+    const save = { model_id: model, seq_id: 1, sampling_session_seq_id: 0 };
+    const { sampling_session_id } = await server.result(server.post("save_weights_for_sampler", save));
+    // Two passes that are replayed when the model is restored: the engine gets the sample's weights between them.
+    await server.passResult(server.pass(model, 2));
+    await server.passResult(server.pass(model, 3));
+    await server.model(); // evicts the first
+    holdsPasses = true;
+    const fourth = server.pass(model, 4);
+    await replays.promise;
+    const sample = await server.post("asample", {
+      sampling_session_id,
+      seq_id: 0,
+      prompt: { chunks: [{ tokens: [1, 2, 3] }] },
+      sampling_params: { max_tokens: 2, seed: 3 },
+    });
+    await server.clock.advance(1000);
+    replay.resolve();
+    expect((await server.passResult(fourth)).metrics).toHaveProperty("loss:sum");
+    expect((await server.sampleResult(sample)).sequences).toHaveLength(1);
+  });
+
   test("a cancelled sample that waited for memory releases its reservation", async () => {
     const { server, model, sample } = await crowded();
     await server.post("cancel_future", { request_id: sample.json.request_id });

@@ -252,7 +252,9 @@ export class EngineQueue {
       } catch (error) {
         if (!(error instanceof MemoryError)) throw error;
         if (await this.#freeMemory(user)) continue;
-        const models = [...this.runners.values()].filter((other) => other !== user && other.resident).length;
+        // A model that is being restored or evicted is not resident, and its adapter takes memory.
+        const holds = (other: ModelRunner) => other.resident || !other.quiet;
+        const models = [...this.runners.values()].filter((other) => other !== user && holds(other)).length;
         const samples = this.#samples.runningExcept(user);
         if (user === undefined || models + samples === 0) throw error;
         const users = `${models} other models and ${samples} other samples`;
