@@ -285,6 +285,18 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     start();
   });
 
+  /** What has gone wrong so far, beside answers that arrived. */
+  const faultsSoFar = () =>
+    host.crashes +
+    host.engineDeaths +
+    [...network.counts].reduce((sum, [name, times]) => sum + (name === "answered" ? 0 : times), 0);
+  // A seed whose draws let everything go well gets a crash.
+  scheduler.after(world, healthyFromMs * 0.9, "a fault at least", () => {
+    if (faultsSoFar() > 0) return;
+    crashesLeft = Math.max(crashesLeft, 1);
+    crash();
+  });
+
   const over = () => {
     if (work.isOver) return true;
     if (crashNow || scheduler.count >= crashAtEvent) {
@@ -317,6 +329,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     const { problem: wrong } = judge(startsOf(model), model.calls, model.samples, vocabularySize);
     if (wrong !== undefined) problem(`${model.client} ${model.modelId}: ${wrong}`);
   }
+  if (ended && faultsSoFar() === 0) problem("nothing went wrong");
   if (ended && work.records.length < fewestCalls) problem(`only ${work.records.length} calls were made`);
 
   /** The states that a model may have begun in: those of its checkpoint, if it was created from one. */
