@@ -25,7 +25,7 @@ import { EngineQueue } from "./queue/scheduling/engine-queue.ts";
 import { createSessionActivity } from "./session-activity.ts";
 import { keepArithmetic, keepDevice } from "./store/arithmetic.ts";
 import { removeRecord, writeRecord } from "./store/server-record.ts";
-import { openStore } from "./store/store.ts";
+import { openStore, type Store } from "./store/store.ts";
 import { nameRuns } from "./store/tables/names.ts";
 import { countDeaths } from "./store/tables/requests.ts";
 import { noteStart } from "./store/tables/starts.ts";
@@ -130,6 +130,7 @@ export interface TinkletServer {
  * ```
  */
 export async function createServer(options: ServerOptions): Promise<TinkletServer> {
+  const { dataDir } = options;
   const clock = options.clock ?? systemClock();
   const format = options.log ?? (process.stderr.isTTY === true ? "pretty" : "json");
   const log = typeof format === "string" ? createLog(clock, format) : format;
@@ -143,12 +144,37 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
     onCommit: (ms, writers) => metrics.commit(ms / 1000, writers),
     ...omitUndefined({ onPoint, nextTurn: options.nextTurn }),
   });
+  const engines: Engine[] = [];
+  try {
+    return await serveFrom(store, { options, engines, clock, log, limits, metrics, publicUrl });
+  } catch (error) {
+    // Without this the folder would stay locked in this process, and a second attempt would fail.
+    await Promise.all(engines.map((engine) => engine.close()));
+    if (dataDir !== undefined) await removeRecord(dataDir).catch(recordFailed(log));
+    await store.close();
+    throw error;
+  }
+}
 
+interface ServerParts {
+  readonly options: ServerOptions;
+  /** Receives the engines as they are opened. */
+  readonly engines: Engine[];
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly limits: Limits;
+  readonly metrics: Metrics;
+  readonly publicUrl: URL | undefined;
+}
+
+/** The server on an open store. If it throws, its caller closes the store and the engines. */
+async function serveFrom(store: Store, parts: ServerParts): Promise<TinkletServer> {
+  const { options, engines, clock, log, limits, metrics, publicUrl } = parts;
+  const { dataDir, onPoint } = options;
   if (store.setAside.length > 0) {
     const reason = "the database does not list these adapters: it is an older copy, or belongs to another server";
     log.warn("adapters.set_aside", { count: store.setAside.length, in: dirname(store.setAside[0]!), reason });
   }
-  const { dataDir } = options;
   if (dataDir !== undefined) await writeRecord(dataDir).catch(recordFailed(log));
   await noteStart(store.db, clock.now());
   const interrupted = store.running.takeInterrupted();
@@ -179,27 +205,19 @@ export async function createServer(options: ServerOptions): Promise<TinkletServe
   });
   const served = new Map<string, ServedModel>();
   const chatModel = createChatModels({ log });
-  const engines: Engine[] = [];
-  try {
-    for (const source of options.models) {
-      const engine = await source.open();
-      engines.push(engine);
-      const { name, tokenizerId, tokenizerFiles } = source;
-      const model = { name, info: engine.info, tokenizerId, tokenizerFiles };
-      served.set(name, model);
-      // Loaded before the first request. A model without a tokenizer still trains and samples; only its chats are refused.
-      await chatModel(model).catch(() => {});
-      const reopen = () => source.open();
-      queue.engineQueues.set(
-        source.name,
-        new EngineQueue(engine, { baseModel: source.name, context: queue.context, reopen }),
-      );
-    }
-  } catch (error) {
-    await Promise.all(engines.map((engine) => engine.close()));
-    if (dataDir !== undefined) await removeRecord(dataDir).catch(recordFailed(log));
-    await store.close();
-    throw error;
+  for (const source of options.models) {
+    const engine = await source.open();
+    engines.push(engine);
+    const { name, tokenizerId, tokenizerFiles } = source;
+    const model = { name, info: engine.info, tokenizerId, tokenizerFiles };
+    served.set(name, model);
+    // Loaded before the first request. A model without a tokenizer still trains and samples; only its chats are refused.
+    await chatModel(model).catch(() => {});
+    const reopen = () => source.open();
+    queue.engineQueues.set(
+      source.name,
+      new EngineQueue(engine, { baseModel: source.name, context: queue.context, reopen }),
+    );
   }
 
   const device = deviceKinds(engines);

@@ -3,7 +3,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Engine, EngineError, MemoryError } from "@tinklet/engine";
+import { systemClock } from "@tinklet/wire/clock";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { createServer } from "../server.ts";
 import { fakeEngine } from "../testing/fake-engine.ts";
 import { baseModel, gateway, TestServer, type TestServerOptions } from "../testing/test-server.ts";
 
@@ -144,6 +146,23 @@ describe("a model that is unloaded", () => {
     const { model_id: next } = await server.result(server.post("load_weights", again));
     expect((await server.passResult(server.pass(next, 1))).metrics).toHaveProperty("loss:sum");
   });
+});
+
+test("a start that fails releases the data folder, so that another attempt in this process succeeds", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tinklet-start-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  const models = [{ name: baseModel, open: async () => fakeEngine() }];
+  const broken = {
+    ...systemClock(),
+    now: () => {
+      throw new Error("the clock cannot be read");
+    },
+  };
+  await expect(createServer({ models, dataDir, log: "off", clock: broken })).rejects.toThrow(
+    "the clock cannot be read",
+  );
+  const server = await createServer({ models, dataDir, log: "off" });
+  await server.close();
 });
 
 describe("an engine without free memory", () => {
