@@ -4,6 +4,7 @@
 // On a machine without npm: `node bench/gpu.mjs --out ROWS.json --part …`, and here `npm run bench -- gpu --rows ROWS.json`.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { seededRandom } from "@tinklet/wire/entropy";
@@ -301,6 +302,7 @@ const bench = async ({ root, args, onRows = () => undefined }) => {
     .toString()
     .trim();
   const note = `${smi}; PyTorch, transformers, PEFT ${torch}; LoRA rank 16 on all linears. Ratios are of the better of TF32 and bfloat16 on each side.`;
+  const machine = `${smi.split(",")[0]}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`;
   const rows = [];
   for (const part of chosen) {
     if (!parts[part]) throw new Error(`there is no part ${part}; parts are ${Object.keys(parts).join(", ")}`);
@@ -310,9 +312,9 @@ const bench = async ({ root, args, onRows = () => undefined }) => {
       console.error(`${part}: ${error.stack ?? error}`);
       process.exitCode = 1;
     }
-    onRows({ rows, note, partial: true });
+    onRows({ rows, note, machine, partial: true });
   }
-  return { rows, note, partial: true };
+  return { rows, note, machine, partial: true };
 };
 
 export default bench;

@@ -27,8 +27,11 @@ const measured = await bench({ root, args, keep });
 for (const row of measured.rows) console.log(line(row));
 if (!keep(measured)) console.error("not kept");
 
-/** Keeps rows, unless they are not to be; a long bench calls it as it goes, so that an interruption loses little. */
-function keep({ rows, note, partial }) {
+/**
+ * Keeps rows, unless they are not to be; a long bench calls it as it goes, so that an interruption loses little. `machine` is given for rows that were
+ * measured on another one.
+ */
+function keep({ rows, note, partial, machine: measuredOn }) {
   const parts = new Set(rows.map(({ part }) => part));
   if (args.includes("--dry") || (partial && parts.has(undefined))) return false;
   mkdirSync(results, { recursive: true });
@@ -38,7 +41,9 @@ function keep({ rows, note, partial }) {
   const others = earlier.rows
     .filter(({ part }) => !parts.has(part))
     .map((row) => ({ ...row, date: row.date ?? earlier.date }));
-  const machine = `${cpus().length} × ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`;
+  const machine =
+    measuredOn ??
+    `${cpus().length} × ${cpus()[0]?.model ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Node ${process.version}`;
   const own = rows.map((row) => (partial ? { ...row, date } : row));
   writeFileSync(file, `${JSON.stringify({ name, date, machine, note, rows: [...others, ...own] }, null, 2)}\n`);
   writeFileSync(join(here, "RESULTS.md"), page());

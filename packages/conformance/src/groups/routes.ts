@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 import { datumOf, lesson, passBytes, tokensOf } from "../data.ts";
 import { described } from "../http.ts";
 
-/** Creates a run with one checkpoint of each kind. */
+/** Creates a run with a training checkpoint and a sampler checkpoint. */
 async function savedRun(context: Context) {
   const trainer = await context.trainer({ userMetadata: { kit: "conformance", Schlüssel: "Wert ✓" } });
   const name = context.uniqueName("routes");

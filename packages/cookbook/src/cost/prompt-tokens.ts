@@ -1,7 +1,7 @@
 /** How much of the prompts of a step the server had computed before. */
 import type { Sampler } from "../clients.ts";
 
-/** Tokens of prompts, each prompt once however many answers it got. */
+/** Number of prompt tokens. A prompt with several answers is counted once. */
 export interface PromptTokens {
   readonly sent: number;
   /** Those that the server took from its cache, by its own account. */

@@ -4,7 +4,7 @@
  * finish: in a state of cost n, some token leads to a state of cost n − 1 or less.
  */
 
-/** Reads one part of JSON. The type of its states is its own. */
+/** Reads one string, number or fixed text of JSON. Each machine has its own type of state. */
 export interface Machine<S = never> {
   readonly id: number;
   /** The next state; undefined if the byte is not allowed. */

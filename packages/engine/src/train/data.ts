@@ -8,7 +8,7 @@ import { sameShape } from "../graph/dims.ts";
 import type { LossFnName, LossRequest, TensorInput, TrainingDatum } from "../types.ts";
 import { type LossPosition, losses } from "./losses.ts";
 
-/** A validated datum. Arrays are row-major `[positions, width]`. */
+/** A validated datum. `tokens` is `[positions]`; the arrays of the loss are row-major `[positions, width]`. */
 export interface CheckedDatum {
   readonly tokens: Int32Array;
   /** Targets per position: 1, or more for distillation. */

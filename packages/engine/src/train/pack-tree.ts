@@ -13,7 +13,7 @@ import { sumClasses } from "./sum-classes.ts";
 
 export interface PackedTree {
   readonly tokenCount: number;
-  /** Packed row of each token, by sequence index. */
+  /** By sequence index: the row of each of the sequence's tokens on the packed axis. */
   readonly rows: ReadonlyMap<number, Int32Array>;
   readonly groupCount: number;
   readonly longest: number;

@@ -33,8 +33,9 @@ export const globalOptions: Readonly<Record<string, OptionSpec>> = {
   },
   precision: {
     type: "string",
+    value: "PRECISION",
     choices: ["float32", "tf32", "bfloat16"],
-    about: "arithmetic on a CUDA device (default float32)",
+    about: "arithmetic on a CUDA device: float32 (default), tf32 or bfloat16",
   },
   quiet: { type: "boolean", short: "q", about: "results and errors only" },
   "no-color": { type: "boolean", about: "no colours" },

@@ -7,7 +7,7 @@ import { callsIn, listIn } from "@tinklet/models/chat";
 import { badField } from "./fields.ts";
 import type { ResponseFormat } from "./response-format.ts";
 
-/** A tool and the parameter that holds its schema, for error messages. */
+/** A tool, and the paths of its fields in the request, which error messages name. */
 export interface OfferedTool {
   readonly tool: ChatTool;
   readonly schemaParam: string;

@@ -28,7 +28,10 @@ type TrainingOperation =
   | "saveWeightsExternal"
   | "loadWeights";
 
-/** Operations with a `seq_id` of their model. A refused request uses up its number, so that later ones do not wait for it. */
+/**
+ * Operations numbered by `seq_id` within a model, and the kind that each is stored as; forward passes are not listed here. A refused request
+ * still uses up its number, so that later requests do not wait for it.
+ */
 export const numberedKinds: Partial<Record<Operation, RequestKind>> = {
   optimStep: "optim_step",
   saveWeights: "save_weights",
