@@ -3,7 +3,7 @@
 // gives the same bytes. To move to a newer release: change `newest`, run `npm run parity -- --update`, read the diff.
 
 /** Libraries whose own behaviour shows in the fixtures. */
-const libraries = ["pydantic==2.14.3", "pydantic_core==2.50.4", "numpy==2.4.6", "protobuf==7.36.2"];
+export const libraries = ["pydantic==2.14.3", "pydantic_core==2.50.4", "numpy==2.4.6", "protobuf==7.36.2"];
 
 /**
  * The recorded releases. `name` is the folder under `.venv/`, `version` the folder `test/fixtures/tinker-<version>`.

@@ -5,14 +5,18 @@
 //   npm run parity                 check
 //   npm run parity -- --update     write the fixtures instead of comparing with them (then read the diff)
 //   npm run parity -- --no-record  skip Python: compare our code with the committed fixtures only
+//   npm run parity -- --release X  install release X (0.38.0, or "latest"), record it, and print what it has over the newest one of
+//                                  versions.mjs, as Markdown (--out FILE: into a file). Changes no fixture.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import { ensureVenv } from "../venv.mjs";
-import { oracles } from "../versions.mjs";
+import { libraries, oracles } from "../versions.mjs";
 import { render, whatIsNew } from "./new-in.mjs";
+import { difference, releaseVersion, renderRelease } from "./release.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "..", "..", "..");
@@ -34,28 +38,6 @@ function recordInto(folder, oracle) {
   if (!made.includes(folderOf(oracle.version))) {
     throw new Error(`expected tinker ${oracle.version}, but ${made.join(", ")} was recorded`);
   }
-}
-
-/** What a fixture line is about: its id, name or path, else the line itself. */
-function labelOf(line) {
-  try {
-    const entry = JSON.parse(line.replace(/,$/, ""));
-    return entry.id ?? entry.name ?? entry.path ?? line.slice(0, 100);
-  } catch {
-    return line.slice(0, 100);
-  }
-}
-
-/** Lines that only one of two texts has, by what they are about. */
-function difference(committed, recorded) {
-  const before = new Set(committed.split("\n"));
-  const after = new Set(recorded.split("\n"));
-  const gone = new Set([...before].filter((line) => !after.has(line)).map(labelOf));
-  const come = new Set([...after].filter((line) => !before.has(line)).map(labelOf));
-  const changed = [...come].filter((label) => gone.has(label)).map((label) => `changed: ${label}`);
-  const added = [...come].filter((label) => !gone.has(label)).map((label) => `new: ${label}`);
-  const removed = [...gone].filter((label) => !come.has(label)).map((label) => `gone: ${label}`);
-  return [...changed, ...added, ...removed];
 }
 
 /** Compares one file with its committed twin, or writes it with --update. Returns the number of differing entries. */
@@ -156,6 +138,76 @@ function compare() {
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
+}
+
+/** Runs a Python program of this folder, or a module, in an environment, and returns what it printed. */
+function printed(python, args) {
+  const done = spawnSync(python, ["-B", ...args], { encoding: "utf8", cwd: here, maxBuffer: 64 << 20 });
+  if (done.status !== 0)
+    throw new Error(`${args.join(" ")} failed:\n${done.stderr.trim().split("\n").slice(-10).join("\n")}`);
+  return done.stdout;
+}
+
+/** Source files of the newer release that differ, with the number of lines added and removed. */
+function changedSources(before, after) {
+  const folder = (python) =>
+    printed(python, ["-c", "import tinker, os; print(os.path.dirname(tinker.__file__))"]).trim();
+  const [from, to] = [folder(before), folder(after)];
+  const args = ["diff", "--no-index", "--no-renames", "--numstat", "--", from, to];
+  const done = spawnSync("git", args, { encoding: "utf8", maxBuffer: 64 << 20 });
+  if (done.error) throw done.error;
+  return done.stdout
+    .split("\n")
+    .map((line) => line.split("\t"))
+    .filter(([, , path = ""]) => path.endsWith(".py"))
+    .map(([added, removed, path]) => {
+      const name = path.replace(/^.*?=> /, "").replaceAll(/[{}]/g, "");
+      return `${name.slice(name.lastIndexOf("/tinker/") + 1)} +${added} -${removed}`;
+    });
+}
+
+/** Installs a release, records it, and compares it with the newest one that we follow. */
+function report(wanted, out) {
+  const newest = oracles.at(-1);
+  const before = ensureVenv(newest.name, newest.packages);
+  const version =
+    wanted === "latest"
+      ? releaseVersion(/\(([^)]+)\)/.exec(printed(before, ["-m", "pip", "index", "versions", "tinker"]))?.[1])
+      : releaseVersion(wanted);
+  if (version === newest.version) return console.log(`tinker ${version} is the release that is followed already.`);
+  const oracle = { name: `tinker-${version}`, version, packages: [`tinker==${version}`, ...libraries] };
+  const after = ensureVenv(oracle.name, oracle.packages);
+  const scratch = mkdtempSync(join(tmpdir(), "parity-"));
+  try {
+    recordInto(scratch, oracle);
+    const recording = (folder, python) => ({
+      version: folder.split("-").at(-1),
+      files: Object.fromEntries(
+        readdirSync(folder).map((file) => [file.replace(/\.json$/, ""), read(join(folder, file))]),
+      ),
+      signatures: JSON.parse(printed(python, ["signatures.py"])),
+    });
+    const older = recording(join(fixtures, folderOf(newest.version)), before);
+    const newer = { ...recording(join(scratch, folderOf(version)), after), sources: changedSources(before, after) };
+    const text = `${renderRelease(older, newer)}\n`;
+    if (out === undefined) process.stdout.write(`\n${text}`);
+    else writeFileSync(out, text);
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+}
+
+const { values: options } = parseArgs({
+  options: {
+    update: { type: "boolean" },
+    "no-record": { type: "boolean" },
+    release: { type: "string" },
+    out: { type: "string" },
+  },
+});
+if (options.release !== undefined) {
+  report(options.release, options.out);
+  process.exit();
 }
 
 let differences = record ? recordAgain() : 0;
