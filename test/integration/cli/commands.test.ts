@@ -504,6 +504,21 @@ const rows: Readonly<Record<string, Row>> = {
       ["a folder that is not there", () => ["billing", "checkpoint-storage", "--csv", "no/x.csv"], 1, /no\/x\.csv/],
     ],
   },
+  "billing storage": {
+    args: () => ["billing", "storage", "--explain"],
+    prints:
+      /^\d+ checkpoint\(s\) of \d+ run\(s\), [^\n]*this server names no price[\s\S]*run +checkpoints +without expiry +size/,
+    json: { complete: true, runs: expect.any(Array), freeing: expect.any(Array) },
+    remote: true,
+    fails: [
+      [
+        "an option of the other form",
+        () => ["billing", "storage", "--explain", "--csv", "x.csv"],
+        2,
+        /^Error: --csv cannot be combined with --explain/,
+      ],
+    ],
+  },
   "model list": {
     args: () => ["model", "list", "TEST"],
     prints: /Model +Max Context +Trainable +Sampleable\s+test\/model +\d+/,

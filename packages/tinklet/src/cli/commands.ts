@@ -202,6 +202,12 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/billing.ts")).billingCheckpointStorage,
   },
   {
+    words: ["billing", "storage"],
+    about: "the same; with --explain, which runs keep what, and the commands that free it",
+    section: manage,
+    load: async () => (await import("./commands/billing-storage.ts")).billingStorage,
+  },
+  {
     words: ["model", "list"],
     about: "list the models of the server",
     section: manage,
