@@ -23,6 +23,13 @@ const drills = {
     does: "the server killed at named instants: [--runs 200] [--seed 1] [--model FOLDER] [--log FILE]",
     command: (rest) => [`${root}test/drills/kill/drill.mjs`, ...rest],
   },
+  limiter: {
+    does: "50 processes of one account against a server with a limit, without and with `sharedLimits`: [processes] [requests] [limit]",
+    command: (rest) => {
+      run([`${root}tools/build.mjs`]);
+      return [`${root}test/drills/limiter/limiter.mjs`, ...rest];
+    },
+  },
   recipes: {
     does: "recipes killed and resumed, their records compared: [--kills 50] [--seed 1] [--steps 5] [--real] [--log FILE]",
     command: (rest) => [`${root}test/drills/recipes/kill-drill.mjs`, ...rest],

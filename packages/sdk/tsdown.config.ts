@@ -6,6 +6,7 @@ export default defineConfig({
     "testing/index": "src/testing/index.ts",
     files: "src/files.ts",
     losses: "src/losses.ts",
+    recovery: "src/recovery.ts",
     credentials: "src/credentials.ts",
     environment: "src/environment.ts",
   },

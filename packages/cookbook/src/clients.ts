@@ -48,6 +48,8 @@ export interface Scorer {
 
 /** Trains one model; calls take effect in the order in which they are made. */
 export interface Trainer {
+  /** Id of the model, with which the server is asked whether it is corrupted. */
+  readonly modelId?: string;
   step(
     data: readonly Datum[],
     lossFn: LossFnType,
@@ -95,9 +97,10 @@ export interface Service {
   createTrainingClientFromState(path: string, options?: FromStateOptions): PromiseLike<Trainer>;
   /** With the weights and the optimizer of a checkpoint: training resumes exactly. */
   createTrainingClientFromStateWithOptimizer(path: string, options?: FromStateOptions): PromiseLike<Trainer>;
-  /** Used to find the checkpoints that remain when the last one of a run is gone. */
+  /** Used to find the checkpoints that remain when the last one of a run is gone, and to ask whether a model is corrupted. */
   createRestClient?(): {
     getWeightsInfoByTinkerPath(path: string): PromiseLike<unknown>;
+    getTrainingRun?(trainingRunId: string): Promise<{ readonly corrupted: boolean }>;
     /** Used to delete weights that are no longer the best of a run. */
     deleteCheckpointFromTinkerPath?(path: string): PromiseLike<unknown>;
   };

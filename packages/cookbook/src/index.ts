@@ -248,6 +248,7 @@ export {
   type StepsOf,
   type TakenStep,
 } from "./runs/recorded-steps.ts";
+export type { RecoveryRow, RunRecovers, RunRecoveryOptions } from "./runs/recovery.ts";
 export {
   type CheckpointRecord,
   type ClaimOptions,

@@ -53,6 +53,7 @@ export const runNames: OptionNames<RunOptions> = {
   rank: true,
   seed: true,
   from: true,
+  recovery: true,
   signal: true,
 };
 

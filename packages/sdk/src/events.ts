@@ -59,6 +59,15 @@ export type TinkletEvent =
       readonly requestType: string;
       readonly error: Error;
     })
+  | {
+      /** A lost model of a client with `recovery`. */
+      readonly type: "recovery";
+      readonly stage: "lost" | "waiting" | "recovered" | "failed";
+      /** The lost model; with `recovered`, the new one. */
+      readonly modelId: string;
+      readonly attempt: number;
+      readonly message: string;
+    }
   | { readonly type: "session.message"; readonly level: "info" | "warn" | "error"; readonly message: string }
   | { readonly type: "session.heartbeat_failing"; readonly sessionId: string; readonly sinceMs: number };
 

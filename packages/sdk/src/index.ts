@@ -273,6 +273,7 @@ export {
   type SamplingClientHandle,
   type StreamOptions,
 } from "./clients/sampling/sampling-client.ts";
+export type { SharedLimits } from "./clients/sampling/shared-limit.node.ts";
 export {
   type FromStateOptions,
   type LoraOptions,
@@ -297,6 +298,7 @@ export type {
   PassOutput,
   RequiredLossInputs,
 } from "./clients/training/loss-inputs.ts";
+export type { RecoveryOptions } from "./clients/training/recovery/options.ts";
 export type { StepResult } from "./clients/training/step-result.ts";
 export {
   type BatchFor,

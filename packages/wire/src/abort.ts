@@ -115,6 +115,11 @@ export class Shared<T> {
     return this.#running !== undefined;
   }
 
+  /** Forgets the result: the next call starts the work again. */
+  reset(): void {
+    this.#running = undefined;
+  }
+
   /** Uses a promise of another caller as the work. */
   adopt(promise: Promise<T>): void {
     promise.catch(() => {});

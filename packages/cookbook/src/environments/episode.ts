@@ -8,6 +8,7 @@ import {
   type SampledSequence,
   type SamplingParamsInput,
 } from "@tinklet/sdk";
+import { modelLossOf } from "@tinklet/sdk/recovery";
 import { omitUndefined } from "@tinklet/wire/options";
 import { derivedSeed } from "../random.ts";
 import type { Action, Env, Observation, StepResult, Trajectory, Transition } from "./env.ts";
@@ -29,6 +30,7 @@ export function checkedObservation(value: Observation | undefined, place: CallPl
 
 /** Whether the server says that the prompt itself is at fault, not the key, the account or the server. */
 function refusesPrompt(error: unknown): boolean {
+  if (modelLossOf(error) !== undefined) return false;
   if (error instanceof APIStatusError) return [400, 413, 422].includes(error.status);
   return error instanceof InvalidInputError || (error instanceof RequestFailedError && error.category === "user");
 }

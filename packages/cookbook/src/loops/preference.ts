@@ -9,6 +9,7 @@ import { EpisodeLimit } from "../environments/episode-limit.ts";
 import { only, runNames, without } from "../option-names.ts";
 import { type RunOptions, type RunStarts, runLoop } from "../runs/open-run.ts";
 import { type RecordedEvent, type RecordedOptions, recordedNames, recordedSteps } from "../runs/recorded-steps.ts";
+import type { RunRecovers } from "../runs/recovery.ts";
 import type { RunResult } from "../runs/run-result.ts";
 import { type AdamOptions, adamParams } from "./adam.ts";
 import { inputTokens } from "./nll.ts";
@@ -179,7 +180,7 @@ const runOptionNames: OptionNames<PreferenceRunOptions> = {
  */
 export async function* runPreference(
   options: PreferenceRunOptions,
-): AsyncGenerator<RunStarts | RecordedEvent, RunResult, void> {
+): AsyncGenerator<RunStarts | RunRecovers | RecordedEvent, RunResult, void> {
   checkOptions("runPreference", options, runOptionNames);
   const { pairs, method, learningRate, beforeStep } = options;
   return yield* runLoop(options, {

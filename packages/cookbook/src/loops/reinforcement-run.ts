@@ -3,6 +3,7 @@ import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/opt
 import type { EnvGroup } from "../environments/index.ts";
 import { only, runNames, without } from "../option-names.ts";
 import { type RunOptions, type RunStarts, runLoop } from "../runs/open-run.ts";
+import type { RunRecovers } from "../runs/recovery.ts";
 import type { RunResult } from "../runs/run-result.ts";
 import type { KlOptions } from "./kl-advantages.ts";
 import {
@@ -42,7 +43,7 @@ const names: OptionNames<ReinforcementRunOptions> = {
  */
 export async function* runReinforcement(
   options: ReinforcementRunOptions,
-): AsyncGenerator<RunStarts | ReinforcementEvent, RunResult, void> {
+): AsyncGenerator<RunStarts | RunRecovers | ReinforcementEvent, RunResult, void> {
   checkOptions("runReinforcement", options, names);
   checkReinforcement(options);
   const { steps, environments, learningRate, beforeStep } = options;
@@ -113,7 +114,7 @@ export interface DistillationRunOptions extends Omit<ReinforcementRunOptions, "k
  */
 export async function* runDistillation(
   options: DistillationRunOptions,
-): AsyncGenerator<RunStarts | ReinforcementEvent, RunResult, void> {
+): AsyncGenerator<RunStarts | RunRecovers | ReinforcementEvent, RunResult, void> {
   const { teacher, coefficient = 1, discount = 0, ...rest } = options;
   checkOptions("runDistillation", rest, without(names, ["kl"]));
   return yield* runReinforcement({ ...rest, kl: { reference: teacher, coefficient, discount, centred: false } });

@@ -59,6 +59,8 @@ export interface RecipeEvent {
   readonly metrics?: Readonly<Record<string, number>>;
   readonly record?: CheckpointRecord;
   readonly failed?: readonly { readonly group: string; readonly message: string }[];
+  /** Of a `recovery`. */
+  readonly message?: string;
   readonly prompts?: PromptTokens;
 }
 

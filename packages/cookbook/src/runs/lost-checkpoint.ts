@@ -1,7 +1,7 @@
 /** The error for a run whose last checkpoint is no longer on the server, with the ways to continue. */
 import { join } from "node:path";
 import { APIStatusError, type Hint, RequestFailedError } from "@tinklet/sdk";
-import type { Service } from "../clients.ts";
+import type { Service, Trainer } from "../clients.ts";
 import { DataError } from "../data/data-error.ts";
 import type { CheckpointRecord, RunFolder } from "./run-folder.ts";
 
@@ -62,5 +62,45 @@ async function isThere(ask: () => PromiseLike<unknown>): Promise<boolean> {
     return true;
   } catch {
     return false;
+  }
+}
+
+/** A checkpoint that can be trained on. */
+export type TrainableRecord = CheckpointRecord & { readonly state_path: string };
+
+/**
+ * A trainer from the newest checkpoint that the server has.
+ *
+ * @param create - makes a trainer from the path of a checkpoint
+ * @returns no trainer where there is none; and the checkpoints that are gone
+ */
+export async function newestTrainer(
+  { run, service }: { readonly run: RunFolder; readonly service: Service },
+  create: (path: string) => PromiseLike<Trainer>,
+): Promise<{ trainer?: Trainer; resumeFrom?: TrainableRecord; gone: TrainableRecord[] }> {
+  const records = (await run.readCheckpoints()).filter((one): one is TrainableRecord => one.state_path !== undefined);
+  const gone: TrainableRecord[] = [];
+  for (const resumeFrom of records.toReversed()) {
+    const { state_path: path } = resumeFrom;
+    try {
+      return { trainer: await create(path), resumeFrom, gone };
+    } catch (error) {
+      // A session, a model or the whole server may be gone as well: only the server's word on this checkpoint counts.
+      if (!isGone(error) || !(await isConfirmed(path, service))) throw error;
+      gone.push(resumeFrom);
+    }
+  }
+  return { gone };
+}
+
+/** Whether the server says that it does not have a checkpoint; true where it cannot be asked. */
+async function isConfirmed(path: string, service: Service): Promise<boolean> {
+  const rest = service.createRestClient?.();
+  if (rest === undefined) return true;
+  try {
+    await rest.getWeightsInfoByTinkerPath(path);
+    return false;
+  } catch (error) {
+    return isGone(error);
   }
 }

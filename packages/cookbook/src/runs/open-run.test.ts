@@ -22,6 +22,7 @@ import { type SupervisedEvent, type SupervisedResult, trainSupervised } from "..
 import { BigramService } from "../testing/bigram-service.ts";
 import { letterTokenizer } from "../testing/letter-tokenizer.ts";
 import { openRun, type RunStarts, runPolicyGradient, runSupervised, type SupervisedRunOptions } from "./open-run.ts";
+import type { RunRecovers } from "./recovery.ts";
 import { RunFolder } from "./run-folder.ts";
 
 const words = [
@@ -62,7 +63,7 @@ async function finish<E, R>(loop: AsyncGenerator<E, R, void>, onEvent?: (event: 
 }
 const supervise = (
   options: Pick<SupervisedRunOptions, "service" | "folder"> & Partial<SupervisedRunOptions>,
-  onEvent?: (event: RunStarts | SupervisedEvent) => void,
+  onEvent?: (event: RunStarts | RunRecovers | SupervisedEvent) => void,
 ): Promise<SupervisedResult> => finish(runSupervised({ ...settings, ...options }), onEvent);
 
 describe("runSupervised", () => {
@@ -143,7 +144,7 @@ describe("runSupervised", () => {
     const from = first.checkpoint?.state_path;
     const [folder, nll] = [await newFolder(), [] as number[]];
     const stop = new AbortController();
-    const note = (event: RunStarts | SupervisedEvent) => {
+    const note = (event: RunStarts | RunRecovers | SupervisedEvent) => {
       if (event.type === "step" && event.metrics["test/nll"] !== undefined) nll.push(event.metrics["test/nll"]);
       if (event.type === "step" && event.step === 3) stop.abort();
     };
@@ -162,7 +163,7 @@ describe("the last event", () => {
     const [service, folder] = [new BigramService(), await newFolder()];
     const price = { train: 1, prefill: 1, sample: 1, asOf: "2026-11-01" };
     const dones: SupervisedEvent[] = [];
-    const note = (event: RunStarts | SupervisedEvent) => {
+    const note = (event: RunStarts | RunRecovers | SupervisedEvent) => {
       if (event.type !== "done") return;
       dones.push(event);
       expect(existsSync(join(folder, "run.lock"))).toBe(false);
@@ -471,5 +472,72 @@ describe("budget", () => {
       { numRuns: 200 },
     );
     expect(Math.min(completed, refused)).toBeGreaterThan(20); // both ends were reached
+  });
+});
+
+describe("recovery of a run", () => {
+  /** The service, whose trainers lose their model at these steps, counted over all of them. */
+  const losing = (bigrams: BigramService, at: (step: number) => boolean): Service => {
+    let steps = 0;
+    const wrap = (trainer: Trainer): Trainer =>
+      new Proxy(trainer, {
+        get: (target, name) => {
+          const value: unknown = Reflect.get(target, name, target);
+          if (name === "step")
+            return async (...call: Parameters<Trainer["step"]>) => {
+              if (at(steps++)) throw new NotFoundError("There is no model m of this key.", { status: 404 });
+              return target.step(...call);
+            };
+          return typeof value === "function" ? value.bind(target) : value;
+        },
+      });
+    return {
+      createLoraTrainingClient: async () => wrap(await bigrams.createLoraTrainingClient()),
+      createTrainingClientFromState: async (path) => wrap(await bigrams.createTrainingClientFromState(path)),
+      createTrainingClientFromStateWithOptimizer: async (path) =>
+        wrap(await bigrams.createTrainingClientFromStateWithOptimizer(path)),
+    };
+  };
+  const recovery = { backoffMs: 0 };
+
+  it("goes back to the newest checkpoint, says so, and ends as an undisturbed run, with the break in its record", async () => {
+    const [straight, folder] = [await newFolder(), await newFolder()];
+    await supervise({ service: new BigramService(), folder: straight });
+    const service = losing(new BigramService(), (step) => step === 6);
+    const seen: RunRecovers[] = [];
+    const result = await supervise(
+      { service, folder, recovery },
+      (event) => event.type === "recovery" && seen.push(event),
+    );
+    expect(result).toMatchObject({ nextStep: 10, totalSteps: 10 });
+    expect(await read(folder, "metrics.jsonl")).toBe(await read(straight, "metrics.jsonl"));
+    expect(seen.map(({ stage }) => stage)).toEqual(["lost", "recovered"]);
+    expect(seen[1]?.message).toContain("the checkpoint 000004");
+    const [row] = await RunFolder.at(folder).readRecoveries();
+    expect(row).toMatchObject({ step: 4, reason: "evicted", checkpoint: "000004", attempt: 1, gone: [] });
+  });
+
+  it("fails with the error of the lost model after maxAttempts without a further step", async () => {
+    const service = losing(new BigramService(), (step) => step >= 6);
+    const failed = supervise({ service, folder: await newFolder(), recovery: { backoffMs: 0, maxAttempts: 2 } });
+    await expect(failed).rejects.toThrow("There is no model m");
+  });
+
+  it("can be switched off, and refuses unknown options", async () => {
+    const service = losing(new BigramService(), (step) => step === 6);
+    await expect(supervise({ service, folder: await newFolder(), recovery: false })).rejects.toThrow("no model");
+    for (const wrong of [{ maxAttempts: 0 }, { backoff: 1 }, { backoffMs: 0.5 }])
+      await expect(supervise({ service, folder: await newFolder(), recovery: wrong as object })).rejects.toThrow(
+        "recovery.",
+      );
+  });
+
+  it("ends as interrupted where the signal comes while it waits", async () => {
+    const [stop, folder] = [new AbortController(), await newFolder()];
+    const service = losing(new BigramService(), (step) => step === 6);
+    const result = await supervise({ service, folder, recovery: {}, signal: stop.signal }, (event) => {
+      if (event.type === "recovery") stop.abort();
+    });
+    expect(result).toMatchObject({ stopped: "interrupted", nextStep: 4 });
   });
 });

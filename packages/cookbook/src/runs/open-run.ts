@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { basename, resolve } from "node:path";
+import type { ModelLoss } from "@tinklet/sdk/recovery";
 import { checkOptions, omitUndefined } from "@tinklet/wire/options";
 import { checkRunName, nameKey, resumedFromKey, runNameFrom } from "@tinklet/wire/run-name";
 import type { Service, Trainer } from "../clients.ts";
@@ -33,8 +34,9 @@ import {
   supervisedNames,
   supervisedRunNames,
 } from "../option-names.ts";
-import { isGone, lostCheckpoint } from "./lost-checkpoint.ts";
+import { isGone, lostCheckpoint, newestTrainer } from "./lost-checkpoint.ts";
 import { nextStepOf, totalStepsOf } from "./plan.ts";
+import { type RunRecovers, RunRecovery, type RunRecoveryOptions } from "./recovery.ts";
 import { type CheckpointRecord, type ClaimOptions, RunFolder } from "./run-folder.ts";
 import type { RunResult } from "./run-result.ts";
 
@@ -53,6 +55,8 @@ export interface RunOptions {
   readonly seed?: number;
   /** A training checkpoint whose weights the run begins with, instead of an empty adapter. The optimizer starts without moments. */
   readonly from?: string | undefined;
+  /** When the server has lost the model, go back to the newest checkpoint and train on; `false`: the run fails. @defaultValue `{}` */
+  readonly recovery?: RunRecoveryOptions | false | undefined;
   readonly signal?: AbortSignal;
 }
 
@@ -132,16 +136,25 @@ async function claimed(
   return { run, resumeFrom: resumed ? await run.lastCheckpoint() : undefined };
 }
 
+/** The metadata that name the run's models. */
+function nameOf(options: RunOptions): Readonly<Record<string, string>> {
+  const name = options.name ?? runNameFrom(basename(resolve(options.folder)));
+  return name === undefined ? {} : { [nameKey]: name };
+}
+
+/** A trainer from a checkpoint of the run. */
+function resumedFrom(options: RunOptions, path: string): PromiseLike<Trainer> {
+  const { service, signal } = options;
+  const userMetadata = { ...nameOf(options), [resumedFromKey]: path };
+  return service.createTrainingClientFromStateWithOptimizer(path, { userMetadata, ...omitUndefined({ signal }) });
+}
+
 async function trainerFor(options: RunOptions, { run, resumeFrom }: Claimed): Promise<Trainer> {
   const { service, baseModel, rank = 32, seed = 0, from, signal } = options;
-  const name = options.name ?? runNameFrom(basename(resolve(options.folder)));
-  const userMetadata = { ...(name === undefined ? {} : { [nameKey]: name }) };
-  const call = { userMetadata, ...omitUndefined({ signal }) };
+  const call = { userMetadata: nameOf(options), ...omitUndefined({ signal }) };
   if (resumeFrom !== undefined) {
     try {
-      const path = resumeFrom.state_path;
-      const resumed = { ...call, userMetadata: { ...userMetadata, [resumedFromKey]: path } };
-      return await service.createTrainingClientFromStateWithOptimizer(path, resumed);
+      return await resumedFrom(options, resumeFrom.state_path);
     } catch (error) {
       throw isGone(error) ? await lostCheckpoint(resumeFrom, { run, service }, error) : error;
     }
@@ -193,7 +206,7 @@ export interface RunStarts {
  */
 export async function* runSupervised(
   options: SupervisedRunOptions,
-): AsyncGenerator<RunStarts | SupervisedEvent, SupervisedResult, void> {
+): AsyncGenerator<RunStarts | RunRecovers | SupervisedEvent, SupervisedResult, void> {
   checkOptions("runSupervised", options, supervisedRunNames);
   const { batchSize = 8, seed = 0, learningRate } = options;
   const data = await withReductionOfRun(options.folder, options.data);
@@ -255,7 +268,7 @@ export interface LoopInFolder<E, R> {
 export async function* runLoop<E extends { readonly type: string }, R extends RunResult>(
   options: RunOptions,
   { beforeStep, ...loop }: LoopInFolder<E, R>,
-): AsyncGenerator<RunStarts | E | ({ readonly type: "done" } & RunResult), R | RunResult, void> {
+): AsyncGenerator<RunStarts | RunRecovers | E | ({ readonly type: "done" } & RunResult), R | RunResult, void> {
   const { totalSteps } = loop;
   const refusal = async (run: RunFolder, step: number) =>
     (await measureSpending(run, beforeStep)).refusal(step, totalSteps);
@@ -272,7 +285,8 @@ interface Steps<E, R> extends Omit<LoopInFolder<E, R>, "beforeStep"> {
 async function* inFolder<E extends { readonly type: string }, R extends RunResult>(
   options: RunOptions,
   { settings, claim = {}, adam, totalSteps, batchesPerEpoch, refusal, train }: Steps<E, R>,
-): AsyncGenerator<RunStarts | E | ({ readonly type: "done" } & RunResult), R | RunResult, void> {
+): AsyncGenerator<RunStarts | RunRecovers | E | ({ readonly type: "done" } & RunResult), R | RunResult, void> {
+  const recovery = options.recovery === false ? undefined : new RunRecovery(options.service, options.recovery ?? {});
   const kept = adam === undefined ? undefined : await adamOf(options.folder, adam);
   const found = await claimed(options, { ...settings, ...(kept && { adam_eps: kept.eps }) }, claim);
   try {
@@ -285,9 +299,73 @@ async function* inFolder<E extends { readonly type: string }, R extends RunResul
       return yield* nothingToDo(run, { nextStep, totalSteps, ...omitUndefined({ stopped, checkpoint: resumeFrom }) });
     }
     yield { type: "start", run, startStep, totalSteps, resumeFrom };
-    return yield* train({ ...found, trainer: await trainerFor(options, found), ...(kept && { adam: kept }) });
+    const loop = (trainer: Trainer, from: CheckpointRecord | undefined) =>
+      train({ run, trainer, resumeFrom: from, ...(kept && { adam: kept }) });
+    if (recovery === undefined) return yield* loop(await trainerFor(options, found), resumeFrom);
+    return yield* recovering(options, found, { recovery, loop, totalSteps, batchesPerEpoch });
   } finally {
     await found.run.close();
+  }
+}
+
+/** Runs a loop, again and again from its newest checkpoint if its model gets lost. */
+async function* recovering<E extends { readonly type: string }, R extends RunResult>(
+  options: RunOptions,
+  { run, resumeFrom: first }: Claimed,
+  about: {
+    readonly recovery: RunRecovery;
+    readonly loop: (trainer: Trainer, from: CheckpointRecord | undefined) => AsyncGenerator<E, R, void>;
+    readonly totalSteps: number;
+    readonly batchesPerEpoch: number;
+  },
+): AsyncGenerator<RunRecovers | E | ({ readonly type: "done" } & RunResult), R | RunResult, void> {
+  const { recovery, loop, totalSteps, batchesPerEpoch } = about;
+  const { service, signal } = options;
+  const { maxAttempts } = recovery;
+  let resumeFrom: Claimed["resumeFrom"] = first;
+  let lost: { readonly reason: ModelLoss; readonly message: string; readonly model: string | undefined } | undefined;
+  for (;;) {
+    let trainer: Trainer | undefined;
+    try {
+      if (lost === undefined) trainer = await trainerFor(options, { run, resumeFrom });
+      else {
+        const newest = await newestTrainer({ run, service }, (path) => resumedFrom(options, path));
+        resumeFrom = newest.resumeFrom;
+        trainer = newest.trainer ?? (await trainerFor(options, { run, resumeFrom: undefined }));
+        await run.removeCheckpoints(({ state_path: path }) => newest.gone.some((gone) => gone.state_path === path));
+        const step = resumeFrom === undefined ? 0 : nextStepOf(resumeFrom, batchesPerEpoch);
+        const { reason, message } = lost;
+        const repeated = (await run.readMetrics()).filter((row) => row.step >= step).length;
+        await run.appendRecovery({
+          ...{ step, repeated_steps: repeated, reason, message, attempt: recovery.attempts },
+          ...{ checkpoint: resumeFrom?.name ?? null, gone: newest.gone.map(({ name }) => name) },
+          lost_model: lost.model ?? null,
+        });
+        const from = resumeFrom === undefined ? "its beginning" : `the checkpoint ${resumeFrom.name}`;
+        const text = `The run goes back to ${from}: step ${step + 1} of ${totalSteps} comes next.`;
+        const attempt = recovery.attempts;
+        yield { type: "recovery", stage: "recovered", reason, message: text, attempt, maxAttempts, delayMs: 0 };
+        lost = undefined;
+      }
+      return yield* recovery.observed(loop(recovery.checked(trainer), resumeFrom), trainer);
+    } catch (error) {
+      // Any failure while the run recovers leads to the next attempt.
+      const reason: ModelLoss | undefined = lost?.reason ?? (await recovery.reasonOf(error, trainer));
+      if (reason === undefined || recovery.isExhausted) throw error;
+      const model: string | undefined = trainer?.modelId ?? lost?.model;
+      lost = { reason, message: error instanceof Error ? error.message : String(error), model };
+      const delayMs = recovery.next();
+      const message = `The server has lost the model (${reason}): ${lost.message}`;
+      if (signal?.aborted !== true) {
+        yield { type: "recovery", stage: "lost", reason, message, attempt: recovery.attempts, maxAttempts, delayMs };
+        await recovery.clock.sleep(delayMs, signal).catch(() => {});
+      }
+      if (!signal?.aborted) continue;
+      const last = await run.lastCheckpoint();
+      const nextStep = last === undefined ? 0 : nextStepOf(last, batchesPerEpoch);
+      const result = { nextStep, totalSteps, stopped: "interrupted", ...omitUndefined({ checkpoint: last }) };
+      return yield* nothingToDo(run, result);
+    }
   }
 }
 
@@ -344,7 +422,7 @@ export interface PolicyGradientRunOptions<P extends Problem>
  */
 export async function* runPolicyGradient<P extends Problem>(
   options: PolicyGradientRunOptions<P>,
-): AsyncGenerator<RunStarts | PolicyGradientEvent<P>, PolicyGradientResult, void> {
+): AsyncGenerator<RunStarts | RunRecovers | PolicyGradientEvent<P>, PolicyGradientResult, void> {
   checkOptions("runPolicyGradient", options, policyGradientRunNames);
   const { steps: totalSteps, problems, reward, learningRate } = options;
   return yield* runLoop(options, {

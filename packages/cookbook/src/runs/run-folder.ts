@@ -1,7 +1,7 @@
 /**
  * The record of one run on disk, in the official cookbook's files: `config.json`, `metrics.jsonl`, `checkpoints.jsonl` and
  * `timing_spans.jsonl`, and `iteration_N/train_rollout_summaries.jsonl`; also `spending.jsonl`, all tokens
- * that were submitted, `failures.jsonl`, the environments that failed, and `train_data.jsonl`, a few examples as the model sees them. Resuming: the last
+ * that were submitted, `failures.jsonl`, the environments that failed, `recoveries.jsonl`, the breaks where the server had lost the model, and `train_data.jsonl`, a few examples as the model sees them. Resuming: the last
  * checkpoint determines the next step, and rows written after it are removed. One writer at a time.
  */
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, rmdir, writeFile } from "node:fs/promises";
@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { TinkerError } from "@tinklet/sdk";
 import { checkOptions } from "@tinklet/wire/options";
 import { DataError } from "../data/data-error.ts";
+import type { RecoveryRow } from "./recovery.ts";
 import { takeLock } from "./run-lock.ts";
 
 /** A line of `checkpoints.jsonl`. `epoch` and `batch` name the batch that comes next. Further keys are kept. */
@@ -67,6 +68,7 @@ const files = {
   timing: "timing_spans.jsonl",
   spending: "spending.jsonl",
   failures: "failures.jsonl",
+  recoveries: "recoveries.jsonl",
   data: "train_data.jsonl",
   trackio: "trackio.json", // a logger's: a cleared run is a new run there, too
 } as const;
@@ -272,6 +274,15 @@ export class RunFolder {
 
   async appendFailure(row: FailureRow): Promise<void> {
     await this.#append(files.failures, row);
+  }
+
+  readRecoveries(): Promise<RecoveryRow[]> {
+    return this.#rows<RecoveryRow>(files.recoveries);
+  }
+
+  /** Never removed: a run that lost its model keeps the record of it. */
+  async appendRecovery(row: RecoveryRow): Promise<void> {
+    await this.#append(files.recoveries, row, { durable: true });
   }
 
   /** The rollouts of a step, one record per trajectory. */

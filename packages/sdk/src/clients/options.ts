@@ -10,6 +10,7 @@ import type { FetchLike } from "../transport/exchange.ts";
 import { defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import { type RetryConfig, retryConfigNames } from "./sampling/retry-config.ts";
+import type { SharedLimits } from "./sampling/shared-limit.node.ts";
 
 /** Options of every call that returns an {@link APIFuture}. */
 export interface OperationOptions {
@@ -51,6 +52,8 @@ export interface ClientOptions {
   readonly onEvent?: EventListener | undefined;
   /** Retries and concurrency limits of sampling. */
   readonly retryConfig?: RetryConfig | undefined;
+  /** A limit of concurrent samples that the processes of this machine keep together, on Node. @defaultValue `TINKLET_SHARED_SAMPLES` as `maxSamples`, else none */
+  readonly sharedLimits?: SharedLimits | undefined;
   /** Maximum number of sockets per connection pool, on Node. @defaultValue 2000 for polls, 50 for each other pool */
   readonly maxSockets?: Partial<MaxSockets> | undefined;
   /** Maximum size of a response body, in bytes; a larger one is an error. @defaultValue 1 GiB */
@@ -73,6 +76,8 @@ export const callNames: OptionNames<CallOptions> = {
   token: true,
 };
 
+const sharedNames: OptionNames<SharedLimits> = { maxSamples: true, folder: true };
+
 const clientNames: OptionNames<ClientOptions> = {
   apiKey: true,
   baseUrl: true,
@@ -88,6 +93,7 @@ const clientNames: OptionNames<ClientOptions> = {
   logLevel: true,
   onEvent: true,
   retryConfig: true,
+  sharedLimits: true,
   maxSockets: true,
   maxResponseBytes: true,
   telemetry: true,
@@ -105,5 +111,6 @@ export function checkClientOptions(
 ): void {
   checkOptions(of, options, { ...clientNames, ...more });
   checkOptions("maxSockets", options.maxSockets, defaultMaxSockets, "maxSockets");
+  checkOptions("sharedLimits", options.sharedLimits, sharedNames, "sharedLimits");
   checkOptions("retryConfig", options.retryConfig, retryConfigNames, "retryConfig");
 }

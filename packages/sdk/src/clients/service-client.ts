@@ -18,6 +18,7 @@ import {
   type UntypedAPIFuture,
   type UserMetadata,
 } from "@tinklet/wire/client";
+import { entropy } from "@tinklet/wire/entropy";
 import { TinkerError } from "@tinklet/wire/errors";
 import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { APIFuture, FutureState } from "../futures/api-future.ts";
@@ -37,6 +38,8 @@ import { SamplingClient } from "./sampling/sampling-client.ts";
 import { Session } from "./session/session.ts";
 import type { Telemetry } from "./session/telemetry.ts";
 import { CustomLoss, type InputRanks, type PerDatumLossFn } from "./training/custom-loss/per-datum-loss.ts";
+import { ModelRequests } from "./training/model-requests.ts";
+import type { RecoveryOptions } from "./training/recovery/options.ts";
 import { checkedTinkerPath, TrainingClient } from "./training/training-client.ts";
 
 /** Snapshot of {@link ServiceClient.metrics}. Counters start at the creation of the client. */
@@ -79,6 +82,11 @@ export interface LoraOptions extends OperationOptions {
   readonly userMetadata?: UserMetadata | undefined;
   /** The model's optimizer, which cannot be changed later. Optimizers other than AdamW need a server of 0.30. @defaultValue AdamW */
   readonly optimizer?: OptimizerConfig | undefined;
+  /**
+   * Recover the model when the server has lost it: create it again from its newest checkpoint, with the optimizer, and repeat the later
+   * calls. `{}` for the defaults. An extension: the Python SDK has no such option. @defaultValue no recovery
+   */
+  readonly recovery?: RecoveryOptions | undefined;
 }
 
 /** Options of {@link ServiceClient.createTrainingClientFromState}. */
@@ -92,6 +100,8 @@ export interface FromStateOptions extends OperationOptions {
   readonly weightsAccessToken?: string | undefined;
   /** The optimizer, if its state is not loaded from the checkpoint. @defaultValue AdamW */
   readonly optimizer?: OptimizerConfig | undefined;
+  /** As {@link LoraOptions.recovery}. */
+  readonly recovery?: RecoveryOptions | undefined;
 }
 
 const loraNames: OptionNames<LoraOptions> = {
@@ -105,6 +115,7 @@ const loraNames: OptionNames<LoraOptions> = {
   trainUnembed: true,
   userMetadata: true,
   optimizer: true,
+  recovery: true,
 };
 const fromStateNames: OptionNames<FromStateOptions> = {
   ...operationNames,
@@ -113,6 +124,7 @@ const fromStateNames: OptionNames<FromStateOptions> = {
   userMetadata: true,
   weightsAccessToken: true,
   optimizer: true,
+  recovery: true,
 };
 
 /** The metadata of a new model, with its name. @throws {@link InvalidInputError} for an invalid name */
@@ -265,35 +277,76 @@ export class ServiceClient {
     const { baseModel } = options;
     return this.#start("CreateModel", "create_lora_training_client", baseModel, options, async (state, signal) => {
       checkOptions("createLoraTrainingClient", options, loraNames);
-      return this.#createModel(options, state, signal);
+      if (options.recovery === undefined) return new TrainingClient(await this.#createModel(options, state, signal));
+      // The same initial weights each time.
+      const model = { ...options, seed: options.seed ?? Math.floor(entropy.fraction() * 2 ** 31) };
+      return this.#withRecovery(options.recovery, options, state, signal, (...call) =>
+        this.#createModel(model, ...call),
+      );
     });
   }
 
-  async #createModel(options: LoraOptions, state: FutureState, signal: AbortSignal): Promise<TrainingClient> {
+  /** Makes a client that recovers its model, and that is made again by `create` where there is no checkpoint. */
+  async #withRecovery(
+    recovery: RecoveryOptions,
+    { name, userMetadata }: LoraOptions | FromStateOptions,
+    state: FutureState,
+    signal: AbortSignal,
+    create: (state: FutureState, signal: AbortSignal) => Promise<ModelRequests>,
+  ): Promise<TrainingClient> {
+    const { checkedRecovery, ModelRecovery, untracked } = await import("./training/recovery/model-recovery.ts");
+    const checked = checkedRecovery(recovery);
+    const first = await create(state, signal);
+    const recreate = (path: string | undefined) =>
+      path === undefined ? create(...untracked()) : this.#loadInto(path, true, { name, userMetadata }, ...untracked());
+    return new TrainingClient(
+      first,
+      (requests, onReplace) => new ModelRecovery({ requests, options: checked, recreate, onReplace }),
+    );
+  }
+
+  async #createModel(options: LoraOptions, state: FutureState, signal: AbortSignal): Promise<ModelRequests> {
     const { baseModel, rank = 32, seed, trainMlp = true, trainAttn = true, trainUnembed = true } = options;
     const loraConfig = { rank, trainUnembed, trainMlp, trainAttn, ...omitUndefined({ seed }) };
     LoraConfig.encode(loraConfig); // validates before a session is opened
     const userMetadata = await namedMetadata(options);
     const session = this.#session;
-    const sessionId = await session.open({ signal });
-    const request = {
-      sessionId,
-      modelSeqId: session.nextModelSeqId(),
-      baseModel,
-      loraConfig,
-      ...omitUndefined({ userMetadata, optimizerConfig: otherOptimizer(options.optimizer) }),
-    };
     const facts = { rank, baseModel };
-    const { modelId } = await this.#submitAndPoll(
-      "CreateModel",
-      "createModel",
-      request,
-      state,
-      signal,
-      baseModel,
-      facts,
-    );
-    return new TrainingClient(session, modelId);
+    return this.#admitted(state, signal, baseModel, async (sessionId) => {
+      const request = {
+        sessionId,
+        modelSeqId: session.nextModelSeqId(),
+        baseModel,
+        loraConfig,
+        ...omitUndefined({ userMetadata, optimizerConfig: otherOptimizer(options.optimizer) }),
+      };
+      const { modelId } = await this.#submitAndPoll(
+        "CreateModel",
+        "createModel",
+        request,
+        state,
+        signal,
+        baseModel,
+        facts,
+      );
+      return new ModelRequests(session, modelId);
+    });
+  }
+
+  /** Creates a model in the session; waits while the server refuses it because too many are trained. */
+  async #admitted<T>(
+    state: FutureState,
+    signal: AbortSignal,
+    subject: string,
+    create: (sessionId: string) => Promise<T>,
+  ): Promise<T> {
+    const attempt = () => this.#session.inSession({ signal }, create);
+    try {
+      return await attempt();
+    } catch (error) {
+      const { inModelLine } = await import("./training/model-line.ts");
+      return inModelLine(this.#session, error, { state, signal, subject }, attempt);
+    }
   }
 
   /** Submits a request that does not belong to a model's sequence, and polls its result. */
@@ -341,11 +394,27 @@ export class ServiceClient {
     return this.#start("LoadWeights", name, path, options, async (state, signal) => {
       checkOptions("createTrainingClientFromState", options, fromStateNames);
       checkedTinkerPath("path", path);
-      const { createModelViaLoadWeights } = await this.#session.connect({ signal });
-      return createModelViaLoadWeights
-        ? this.#createByLoading(path, optimizer, options, state, signal)
-        : this.#createThenLoad(path, optimizer, options, state, signal);
+      const { recovery } = options;
+      if (recovery === undefined) {
+        return new TrainingClient(await this.#loadInto(path, optimizer, options, state, signal));
+      }
+      return this.#withRecovery(recovery, options, state, signal, (...call) =>
+        this.#loadInto(path, optimizer, options, ...call),
+      );
     });
+  }
+
+  async #loadInto(
+    path: string,
+    optimizer: boolean,
+    options: FromStateOptions,
+    state: FutureState,
+    signal: AbortSignal,
+  ): Promise<ModelRequests> {
+    const { createModelViaLoadWeights } = await this.#session.connect({ signal });
+    return createModelViaLoadWeights
+      ? this.#createByLoading(path, optimizer, options, state, signal)
+      : this.#createThenLoad(path, optimizer, options, state, signal);
   }
 
   /** Sends one request that creates the model and loads the weights; the model's id is derived from session and sequence number. */
@@ -355,27 +424,28 @@ export class ServiceClient {
     options: FromStateOptions,
     state: FutureState,
     signal: AbortSignal,
-  ): Promise<TrainingClient> {
+  ): Promise<ModelRequests> {
     const session = this.#session;
     const userMetadata = await namedMetadata(options);
-    const sessionId = await session.open({ signal });
-    const modelSeqId = session.nextModelSeqId();
-    const modelId = `${sessionId}:train:${modelSeqId}`;
     const { baseModel, weightsAccessToken } = options;
-    const request = {
-      sessionId,
-      modelSeqId,
-      path,
-      optimizer,
-      ...omitUndefined({
-        baseModel,
-        userMetadata,
-        weightsAccessToken,
-        optimizerConfig: otherOptimizer(options.optimizer),
-      }),
-    };
-    await this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, modelId, { path });
-    return new TrainingClient(session, modelId);
+    return this.#admitted(state, signal, path, async (sessionId) => {
+      const modelSeqId = session.nextModelSeqId();
+      const modelId = `${sessionId}:train:${modelSeqId}`;
+      const request = {
+        sessionId,
+        modelSeqId,
+        path,
+        optimizer,
+        ...omitUndefined({
+          baseModel,
+          userMetadata,
+          weightsAccessToken,
+          optimizerConfig: otherOptimizer(options.optimizer),
+        }),
+      };
+      await this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, modelId, { path });
+      return new ModelRequests(session, modelId);
+    });
   }
 
   async #createThenLoad(
@@ -384,7 +454,7 @@ export class ServiceClient {
     options: FromStateOptions,
     state: FutureState,
     signal: AbortSignal,
-  ): Promise<TrainingClient> {
+  ): Promise<ModelRequests> {
     const { weightsAccessToken } = options;
     const userMetadata = await namedMetadata(options);
     const token =
@@ -407,10 +477,11 @@ export class ServiceClient {
       userMetadata,
       optimizer: kept ?? options.optimizer,
     };
-    const trainer = await this.#createModel(lora, state, signal);
+    const requests = await this.#createModel(lora, state, signal);
+    const trainer = new TrainingClient(requests);
     const load = { signal, weightsAccessToken };
     await (optimizer ? trainer.loadStateWithOptimizer(path, load) : trainer.loadState(path, load));
-    return trainer;
+    return requests;
   }
 
   /**

@@ -298,11 +298,13 @@ export class APIFuture<T> implements Promise<T> {
   }
 
   #advice(): string {
-    const { phase, queueState, lastError } = this.#state;
+    const { phase, queueState, reason, lastError } = this.#state;
     const hint = (lastError as Partial<TinkerError> | undefined)?.hint;
     if (phase === "failed") return hint ?? "";
-    if (phase === "waiting")
+    if (phase === "waiting") {
+      if (reason !== undefined) return `The call is ${reason}`;
       return "The call has not been submitted yet: the client is connecting or submitting earlier calls.";
+    }
     if (queueState === "paused_rate_limit")
       return "Close training or sampling clients that are no longer needed, or wait.";
     if (queueState === "paused_capacity") return "No action is needed: the service resumes automatically.";
@@ -313,8 +315,7 @@ export class APIFuture<T> implements Promise<T> {
   #reason(): string | undefined {
     const { phase, reason, lastError } = this.#state;
     if (lastError !== undefined) return lastError.message;
-    if (phase !== "running") return phaseTexts[phase];
-    return reason;
+    return phase === "running" ? reason : (reason ?? phaseTexts[phase]);
   }
 
   #reportSlow(): void {

@@ -26,7 +26,8 @@ import { omitUndefined } from "@tinklet/wire/options";
 import { type BillingPause, billingRetryMs } from "../transport/billing-pause.ts";
 import type { ByteBudget, Release } from "../transport/byte-budget.ts";
 import type { HttpResponse } from "../transport/exchange.ts";
-import { type FailureFacts, hintFor } from "../transport/hints.ts";
+import type { FailureFacts } from "../transport/hints.ts";
+import { hintFor, loadHints } from "../transport/load-hints.ts";
 import type { Reporter } from "../transport/report.ts";
 import { pollBackoffMs } from "../transport/retry.ts";
 import type { PreparedRequest, Transport } from "../transport/transport.ts";
@@ -138,6 +139,7 @@ export async function pollFuture<K extends FutureResultName>(
         case "done":
           return readJson(requestType, outcome.body, requestId);
         case "failed":
+          await loadHints();
           throw failed(target, outcome);
         case "expired":
           throw new FutureExpiredError(requestId, {

@@ -4,7 +4,8 @@
  */
 import { type APIStatusError, requestErrorCategory, statusError } from "@tinklet/wire/errors";
 import type { HttpResponse } from "./exchange.ts";
-import { type FailureFacts, hintFor } from "./hints.ts";
+import type { FailureFacts } from "./hints.ts";
+import { hintFor } from "./load-hints.ts";
 import type { Redactor } from "./redact.ts";
 import { retryAfterMs, shouldRetryHeader } from "./retry.ts";
 

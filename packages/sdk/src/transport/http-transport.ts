@@ -38,6 +38,7 @@ import { clientHeaders } from "./environment.ts";
 import { bodyBytes, causeCode, type Exchange, type HttpRequest, type HttpResponse } from "./exchange.ts";
 import { failureOf } from "./failures.ts";
 import type { FailureFacts } from "./hints.ts";
+import { loadHints } from "./load-hints.ts";
 import type { Reporter } from "./report.ts";
 import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy, refusedWindowMs } from "./retry.ts";
 import type { OwnRequest, PreparedRequest, SendOptions, Transport } from "./transport.ts";
@@ -158,6 +159,9 @@ export class HttpTransport implements Transport {
     }
     const response = await this.#exchangeOnce(request, options, timeoutMs);
     if (response.status < 500) this.#contacted = true;
+    if (response.status === 429)
+      void loadHints(); // not awaited: the pause of the other samples begins at once
+    else if (response.status >= 400 && response.status !== 408) await loadHints(); // for `failure`, which is synchronous
     this.#deprecated(response);
     const spare = this.#bareBudget.get(request.pool) ?? bareBadRequestBudget;
     if (response.status < 300 && spare < bareBadRequestBudget) this.#bareBudget.set(request.pool, spare + 1);

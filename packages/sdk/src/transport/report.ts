@@ -112,6 +112,9 @@ export class Reporter {
       case "future.failed":
         this.log("debug", `${event.requestType} ${event.requestId} failed: ${event.error.message}`);
         return;
+      case "recovery":
+        this.log("warn", event.message);
+        return;
       case "session.message":
         this.log(event.level, event.message);
         return;

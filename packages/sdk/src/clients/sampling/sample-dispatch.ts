@@ -64,7 +64,10 @@ export async function runSample(
 ): Promise<SampleResponse> {
   const { session } = sampler;
   const { clock } = session;
-  const release = await enter([sampler.own, session.sampling.concurrent], signal);
+  const { shared } = session.sampling;
+  if (shared !== undefined) state.reason = "waiting for a slot of the limit that the processes of this machine share";
+  const release = await enter([sampler.own, session.sampling.concurrent, shared], signal);
+  state.reason = undefined;
   const watched = new AbortController();
   const forget = onAbort(signal, () => watched.abort(signal.reason));
   if (signal.aborted) watched.abort(signal.reason);
@@ -163,7 +166,10 @@ function stuck({ config, session, lastProgressMs }: SamplerState, cause: unknown
 }
 
 /** Acquires a slot of every semaphore, or of none if aborted. */
-async function enter(lines: readonly (Semaphore | undefined)[], signal: AbortSignal): Promise<Release> {
+async function enter(
+  lines: readonly (Pick<Semaphore, "acquire"> | undefined)[],
+  signal: AbortSignal,
+): Promise<Release> {
   const held: Release[] = [];
   const release = () => {
     for (const give of held) give();

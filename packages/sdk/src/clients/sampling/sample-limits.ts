@@ -6,6 +6,7 @@
 import type { ClientConfigResponse } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
 import { ByteBudget, type Release, Semaphore } from "../../transport/byte-budget.ts";
+import type { SharedLimit } from "./shared-limit.node.ts";
 
 /** Maximum number of concurrent submissions; `throttledDispatchLimit` after a recent 429. */
 const dispatchLimit = 400;
@@ -24,6 +25,8 @@ const reservedSockets = 64;
 export class SampleLimits {
   /** Samples between submission and result. */
   readonly concurrent = new Semaphore(1);
+  /** The limit that this process keeps together with others, if the option is used. */
+  shared: SharedLimit | undefined;
   readonly #clock: Clock;
   readonly #dispatch = new Semaphore(dispatchLimit);
   readonly #throttled = new Semaphore(throttledDispatchLimit);

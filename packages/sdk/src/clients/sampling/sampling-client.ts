@@ -197,13 +197,14 @@ export class SamplingClient {
     }
     fullRetryConfig(retryConfig); // validates before any request is sent
     const { samplingSessionId } = await session.within("createSamplingSession", options, async ({ signal }) => {
-      const sessionId = await session.open({ signal });
-      const request = {
-        sessionId,
-        samplingSessionSeqId: session.nextSamplingSessionSeqId(),
-        ...omitUndefined({ baseModel, modelPath }),
-      };
-      return session.call("createSamplingSession", request, { signal, facts: { path: modelPath, baseModel } });
+      return session.inSession({ signal }, (sessionId) => {
+        const request = {
+          sessionId,
+          samplingSessionSeqId: session.nextSamplingSessionSeqId(),
+          ...omitUndefined({ baseModel, modelPath }),
+        };
+        return session.call("createSamplingSession", request, { signal, facts: { path: modelPath, baseModel } });
+      });
     });
     return new SamplingClient(session, samplingSessionId, { retryConfig, recordStabilityInfo });
   }

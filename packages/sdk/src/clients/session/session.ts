@@ -18,7 +18,7 @@ import {
   type WhoamiResponse,
 } from "@tinklet/wire/client";
 import { type Clock, systemClock } from "@tinklet/wire/clock";
-import { APIStatusError, APITimeoutError, TinkerError } from "@tinklet/wire/errors";
+import { APIStatusError, APITimeoutError, InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { omitUndefined } from "@tinklet/wire/options";
 import { APIFuture, type FutureContext, type FutureState } from "../../futures/api-future.ts";
 import type { PollContext } from "../../futures/poll.ts";
@@ -31,7 +31,7 @@ import {
   firstCredentials,
 } from "../../transport/credentials/auth.ts";
 import type { ExchangedToken } from "../../transport/credentials/token.ts";
-import { environment, rawEnvironment, resolveBaseUrl } from "../../transport/environment.ts";
+import { environment, isNode, rawEnvironment, resolveBaseUrl } from "../../transport/environment.ts";
 import { HttpTransport } from "../../transport/http-transport.ts";
 import { createExchange, defaultMaxSockets, type MaxSockets } from "../../transport/pools.ts";
 import { Reporter, seconds } from "../../transport/report.ts";
@@ -170,9 +170,24 @@ export class Session {
     this.transport.traceHeaders = instruments.traceHeaders;
     this.#configure(config);
     if (config.pjwtAuthEnabled) await this.#exchangeToken(options);
+    await this.#shareLimits();
     const dynamic = await this.#dynamicConfig(options);
     this.#dynamic = dynamic;
     return config;
+  }
+
+  async #shareLimits(): Promise<void> {
+    const fromEnvironment = environment("TINKLET_SHARED_SAMPLES");
+    const limits =
+      this.options.sharedLimits ??
+      (fromEnvironment === undefined ? undefined : { maxSamples: Number(fromEnvironment) });
+    if (limits === undefined || this.sampling.shared !== undefined) return; // set: of a connection that failed after this
+    if (!isNode()) throw new InvalidInputError("sharedLimits", "needs Node");
+    const { openSharedLimit } = await import("../sampling/shared-limit.node.ts");
+    const { baseUrl } = this.transport;
+    const shared = await openSharedLimit(limits, { baseUrl, credential: this.#source.apiKey ?? "" });
+    this.sampling.shared = shared;
+    if (this.#closing !== undefined) shared.close();
   }
 
   /** The current flags of `client/dynamic_config`, which are refreshed while the client runs. */
@@ -254,10 +269,26 @@ export class Session {
     return answer.sessionId;
   }
 
+  /** Runs `work` with the session's id; if the server has ended this session, once more with a new one. */
+  async inSession<T>(options: SharedOptions, work: (sessionId: string) => Promise<T>): Promise<T> {
+    const sessionId = await this.open(options);
+    try {
+      return await work(sessionId);
+    } catch (error) {
+      if (!isEnded(error)) throw error;
+      if (this.#sessionId === sessionId) {
+        this.#sessionId = undefined; // ends its timers
+        this.#opening.reset();
+      }
+      return work(await this.open(options));
+    }
+  }
+
   #begin(sessionId: string): void {
     this.#sessionId = sessionId;
     this.telemetry?.begin(sessionId);
     let lastSuccessMs = this.clock.monotonic();
+    const isOver = () => (this.#sessionId === sessionId ? undefined : "over");
     this.#every(
       () => heartbeatMs,
       async () => {
@@ -265,12 +296,12 @@ export class Session {
           await this.transport.call("sessionHeartbeat", { sessionId });
           lastSuccessMs = this.clock.monotonic();
         } catch (error) {
-          if (error instanceof APIStatusError && error.status === 410) return "over"; // the server has ended the session
+          if (isEnded(error)) return "over";
           const sinceMs = this.clock.monotonic() - lastSuccessMs;
           if (sinceMs > heartbeatWarningMs)
             this.reporter.report({ type: "session.heartbeat_failing", sessionId, sinceMs });
         }
-        return undefined;
+        return isOver();
       },
     );
     this.#every(
@@ -281,6 +312,7 @@ export class Session {
         } catch {
           // The previous flags stay in use.
         }
+        return isOver();
       },
     );
   }
@@ -466,10 +498,16 @@ export class Session {
       await told.catch(() => {}); // a stopped server, or one older than 0.28, must not prevent the program's exit
     }
     this.#token?.close();
+    this.sampling.shared?.close();
     await this.telemetry?.close({ isReachable: this.#connecting.begun });
     await this.transport.close();
   }
 }
+
+/** Whether the server says that the session no longer exists. */
+const isEnded = (error: unknown): boolean =>
+  error instanceof APIStatusError &&
+  (error.status === 410 || (error.status === 404 && /\bsession\b/i.test(error.message)));
 
 /** `TINKER_TAGS` as the Python SDK reads it: set but empty is one empty tag. */
 function sessionTags(option: readonly string[] | undefined): ReadonlySet<string> {

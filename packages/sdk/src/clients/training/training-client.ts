@@ -29,7 +29,7 @@ import { callNames, type OperationOptions, operationNames } from "../options.ts"
 import { runUrl } from "../rest/console-urls.ts";
 import type { RetryConfig } from "../sampling/retry-config.ts";
 import { SamplingClient } from "../sampling/sampling-client.ts";
-import type { Session } from "../session/session.ts";
+import { estimateDatumBytes } from "./batching.ts";
 import {
   type CustomLossFn,
   CustomLossOutput,
@@ -38,8 +38,9 @@ import {
 } from "./custom-loss/custom-loss.ts";
 import { batchLoss, CustomLoss, checkLossInputs } from "./custom-loss/per-datum-loss.ts";
 import type { HasInputsFor, PassOutput } from "./loss-inputs.ts";
-import { ModelRequests, type OptimSettings } from "./model-requests.ts";
+import type { ModelRequests, OptimSettings } from "./model-requests.ts";
 import { passResult, passSubmission, preparePass, together } from "./pass.ts";
+import type { CallKind, ModelCall, ModelRecovery } from "./recovery/model-recovery.ts";
 import { type StepResult, stepResult } from "./step-result.ts";
 
 /** Options of a forward or forward-backward pass. */
@@ -106,14 +107,21 @@ export type BatchFor<L extends LossFnType, K extends string> = readonly (DatumLi
  * ```
  */
 export class TrainingClient {
-  readonly #requests: ModelRequests;
+  #requests: ModelRequests;
+  readonly #recovery: ModelRecovery | undefined;
 
   /** @internal */
-  constructor(session: Session, modelId: string) {
-    this.#requests = new ModelRequests(session, modelId);
+  constructor(
+    requests: ModelRequests,
+    recovery?: (requests: ModelRequests, onReplace: (requests: ModelRequests) => void) => ModelRecovery,
+  ) {
+    this.#requests = requests;
+    this.#recovery = recovery?.(requests, (replacement) => {
+      this.#requests = replacement;
+    });
   }
 
-  /** The model's id, which is also the id of its training run. */
+  /** The model's id, which is also the id of its training run. With the option `recovery`, a recovered model has a new one. */
   get modelId(): string {
     return this.#requests.modelId;
   }
@@ -139,9 +147,9 @@ export class TrainingClient {
     options: PassOptions & UnknownLoss,
   ): APIFuture<ForwardBackwardOutput>;
   forward(data: readonly DatumLike[], lossFn: string, options: PassOptions = {}): APIFuture<ForwardBackwardOutput> {
-    const pass = { data, lossFn, ...options, forwardOnly: true };
-    return this.#start("Forward", "forward", options, passNames, (state, signal) =>
-      this.#requests.pass(pass, state, signal),
+    const call = { kind: "read", names: passNames, data } as const;
+    return this.#start("Forward", "forward", options, call, (requests, state, signal, batch) =>
+      requests.pass({ data: batch, lossFn, ...options, forwardOnly: true }, state, signal),
     );
   }
 
@@ -177,9 +185,9 @@ export class TrainingClient {
     lossFn: string,
     options: PassOptions = {},
   ): APIFuture<ForwardBackwardOutput> {
-    const pass = { data, lossFn, ...options, forwardOnly: false };
-    return this.#start("ForwardBackward", "forward_backward", options, passNames, (state, signal) =>
-      this.#requests.pass(pass, state, signal),
+    const call = { kind: "train", names: passNames, data } as const;
+    return this.#start("ForwardBackward", "forward_backward", options, call, (requests, state, signal, batch) =>
+      requests.pass({ data: batch, lossFn, ...options, forwardOnly: false }, state, signal),
     );
   }
 
@@ -203,36 +211,42 @@ export class TrainingClient {
     lossFn: CustomLossFn | CustomLoss,
     options: OperationOptions & { readonly lossTypeInput?: "logprobs" } = {},
   ): APIFuture<ForwardBackwardOutput> {
-    const requests = this.#requests;
     const perDatum = lossFn instanceof CustomLoss ? lossFn : undefined;
-    return this.#start("ForwardBackward", "forward_backward_custom", options, customNames, async (state, signal) => {
-      const carrier = { lossFn: customLossCarrier };
-      const batch = toData(data);
-      if (perDatum !== undefined) checkLossInputs(perDatum, batch);
-      if (perDatum?.lossId !== undefined) {
-        const lossFnConfig = { loss_id: perDatum.lossId };
-        const pass = { data: batch, lossFn: "custom", lossFnConfig, allowUnknownLoss: true, forwardOnly: false };
-        return requests.pass(pass, state, signal);
-      }
-      // Copied for the second pass, because the caller may change its arrays during the first.
-      const copies = batch.map(copyDatum);
-      const run = lossFn instanceof CustomLoss ? batchLoss(lossFn, copies) : lossFn;
-      const forward = preparePass(requests, {
-        ...carrier,
-        data: customForwardData(copies, options),
-        forwardOnly: true,
-      });
-      const { custom, backward, accepted } = await requests.inOrder(state, signal, async (slot) => {
-        const inner = new FutureState("Forward", requests.modelId);
-        const output = await passResult(forward, await passSubmission(forward, inner)(slot), inner, signal);
-        const { runCustomLoss } = await import("./custom-loss/run-custom-loss.ts");
-        const custom = await runCustomLoss(batch, output, run, copies);
-        signal.throwIfAborted(); // the forward pass changed no state, so the call can stop here
-        const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
-        return { custom, backward, accepted: await passSubmission(backward, state)(slot) };
-      });
-      return new CustomLossOutput(await passResult(backward, accepted, state, signal), custom);
-    });
+    const call = { kind: "train", names: customNames, data } as const;
+    return this.#start(
+      "ForwardBackward",
+      "forward_backward_custom",
+      options,
+      call,
+      async (requests, state, signal, given) => {
+        const carrier = { lossFn: customLossCarrier };
+        const batch = toData(given);
+        if (perDatum !== undefined) checkLossInputs(perDatum, batch);
+        if (perDatum?.lossId !== undefined) {
+          const lossFnConfig = { loss_id: perDatum.lossId };
+          const pass = { data: batch, lossFn: "custom", lossFnConfig, allowUnknownLoss: true, forwardOnly: false };
+          return requests.pass(pass, state, signal);
+        }
+        // Copied for the second pass, because the caller may change its arrays during the first.
+        const copies = batch.map(copyDatum);
+        const run = lossFn instanceof CustomLoss ? batchLoss(lossFn, copies) : lossFn;
+        const forward = preparePass(requests, {
+          ...carrier,
+          data: customForwardData(copies, options),
+          forwardOnly: true,
+        });
+        const { custom, backward, accepted } = await requests.inOrder(state, signal, async (slot) => {
+          const inner = new FutureState("Forward", requests.modelId);
+          const output = await passResult(forward, await passSubmission(forward, inner)(slot), inner, signal);
+          const { runCustomLoss } = await import("./custom-loss/run-custom-loss.ts");
+          const custom = await runCustomLoss(batch, output, run, copies);
+          signal.throwIfAborted(); // the forward pass changed no state, so the call can stop here
+          const backward = preparePass(requests, { ...carrier, data: custom.data, forwardOnly: false });
+          return { custom, backward, accepted: await passSubmission(backward, state)(slot) };
+        });
+        return new CustomLossOutput(await passResult(backward, accepted, state, signal), custom);
+      },
+    );
   }
 
   /**
@@ -246,9 +260,9 @@ export class TrainingClient {
    * ```
    */
   optimStep(params: OptimSettings = {}, options: OperationOptions = {}): APIFuture<OptimStepResponse> {
-    const requests = this.#requests;
-    return this.#start("OptimStep", "optim_step", options, operationNames, async (state, signal) => {
-      const accepted = await requests.inOrder(state, signal, requests.optimStep(params));
+    const settings = { ...params };
+    return this.#start("OptimStep", "optim_step", options, trainCall, async (requests, state, signal) => {
+      const accepted = await requests.inOrder(state, signal, requests.optimStep(settings));
       state.submitted([accepted.requestId]);
       return requests.poll("OptimStep", accepted, state, signal);
     });
@@ -269,12 +283,13 @@ export class TrainingClient {
     params: OptimSettings = {},
     options: PassOptions = {},
   ): APIFuture<StepResult> {
-    const requests = this.#requests;
-    const { clock } = requests.session;
-    return this.#start("ForwardBackward", "step", options, passNames, async (state, signal) => {
+    const { clock } = this.#requests.session;
+    const settings = { ...params };
+    const call = { kind: "train", names: passNames, data } as const;
+    return this.#start("ForwardBackward", "step", options, call, async (requests, state, signal, batch) => {
       const startedAtMs = clock.monotonic();
-      const pass = preparePass(requests, { data, lossFn, ...options, forwardOnly: false });
-      const optimStep = requests.optimStep(params);
+      const pass = preparePass(requests, { data: batch, lossFn, ...options, forwardOnly: false });
+      const optimStep = requests.optimStep(settings);
       const [passed, stepped] = await requests.inOrder(state, signal, async (slot) => {
         const inner = new FutureState("ForwardBackward", requests.modelId);
         return [await passSubmission(pass, inner)(slot), await optimStep(slot)] as const;
@@ -307,10 +322,16 @@ export class TrainingClient {
     options: SaveOptions & { readonly overwrite?: boolean | undefined } = {},
   ): APIFuture<SaveWeightsResponse> {
     const { ttlSeconds, overwrite, userMetadata } = options;
-    return this.#start("SaveWeights", "save_state", options, saveStateNames, async (state, signal) => {
-      const request = { path: checkedName(name), ...omitUndefined({ ttlSeconds, overwrite, userMetadata }) };
-      return this.#requests.run("SaveWeights", "saveWeights", request, state, signal);
-    });
+    return this.#start(
+      "SaveWeights",
+      "save_state",
+      options,
+      saveCall(saveStateNames),
+      async (requests, state, signal) => {
+        const request = { path: checkedName(name), ...omitUndefined({ ttlSeconds, overwrite, userMetadata }) };
+        return requests.run("SaveWeights", "saveWeights", request, state, signal);
+      },
+    );
   }
 
   /** Loads weights and resets the optimizer state. @param path - `tinker://<run>/weights/<name>` */
@@ -325,9 +346,10 @@ export class TrainingClient {
 
   #load(name: string, path: string, optimizer: boolean, options: LoadOptions): APIFuture<LoadWeightsResponse> {
     const { weightsAccessToken } = options;
-    return this.#start("LoadWeights", name, options, loadNames, async (state, signal) => {
+    const call = { kind: "train", names: loadNames } as const;
+    return this.#start("LoadWeights", name, options, call, async (requests, state, signal) => {
       const request = { path: checkedTinkerPath("path", path), optimizer, ...omitUndefined({ weightsAccessToken }) };
-      return this.#requests.run("LoadWeights", "loadWeights", request, state, signal, { path });
+      return requests.run("LoadWeights", "loadWeights", request, state, signal, { path });
     });
   }
 
@@ -346,12 +368,10 @@ export class TrainingClient {
       "SaveWeightsForSampler",
       "save_weights_for_sampler",
       options,
-      saveNames,
-      async (state, signal) => {
+      saveCall(saveNames),
+      async (requests, state, signal) => {
         const request = { path: checkedName(name), ...omitUndefined({ ttlSeconds, userMetadata }) };
-        return savedUnder(
-          await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal),
-        );
+        return savedUnder(await requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal));
       },
     );
   }
@@ -372,12 +392,10 @@ export class TrainingClient {
       "SaveWeightsExternal",
       "save_weights_external",
       options,
-      externalNames,
-      async (state, signal) => {
+      saveCall(externalNames),
+      async (requests, state, signal) => {
         const request = { path: checkedName(name), ...omitUndefined({ ttlSeconds, ageEncryptionRecipients }) };
-        return savedUnder(
-          await this.#requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal),
-        );
+        return savedUnder(await requests.run("SaveWeightsExternal", "saveWeightsExternal", request, state, signal));
       },
     );
   }
@@ -394,14 +412,20 @@ export class TrainingClient {
   saveWeightsAndGetSamplingClient(options: SamplerOptions = {}): APIFuture<SamplingClient> {
     const { session } = this.#requests;
     const name = "save_weights_and_get_sampling_client";
-    return this.#start("SaveWeightsForSampler", name, options, samplerNames, async (state, signal) => {
-      const request = { samplingSessionSeqId: session.nextSamplingSessionSeqId() };
-      const saved = await this.#requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
-      if (saved.samplingSessionId === undefined) {
-        throw new ResponseValidationError("sampling_session_id", "is missing from the response to an unnamed save");
-      }
-      return new SamplingClient(session, saved.samplingSessionId, options);
-    });
+    return this.#start(
+      "SaveWeightsForSampler",
+      name,
+      options,
+      saveCall(samplerNames),
+      async (requests, state, signal) => {
+        const request = { samplingSessionSeqId: session.nextSamplingSessionSeqId() };
+        const saved = await requests.run("SaveWeightsForSampler", "saveWeightsForSampler", request, state, signal);
+        if (saved.samplingSessionId === undefined) {
+          throw new ResponseValidationError("sampling_session_id", "is missing from the response to an unnamed save");
+        }
+        return new SamplingClient(session, saved.samplingSessionId, options);
+      },
+    );
   }
 
   /** Creates a client that samples from a saved checkpoint. @param modelPath - `tinker://<run>/sampler_weights/<name>` */
@@ -439,9 +463,9 @@ export class TrainingClient {
 
   /** Unloads the model on the server, after all earlier calls. An extension: the Python SDK never sends this request. */
   unload(options: OperationOptions = {}): APIFuture<UnloadModelResponse> {
-    const requests = this.#requests;
-    return this.#start("UnloadModel", "unload_model", options, operationNames, async (state, signal) => {
-      const { modelId } = this;
+    const call = { kind: "unload", names: operationNames } as const;
+    return this.#start("UnloadModel", "unload_model", options, call, async (requests, state, signal) => {
+      const { modelId } = requests;
       const accepted = await requests.inOrder(state, signal, () => requests.submit("unloadModel", { modelId }));
       state.submitted([accepted.requestId]);
       return requests.poll("UnloadModel", accepted, state, signal);
@@ -452,8 +476,8 @@ export class TrainingClient {
     requestType: string,
     operation: string,
     options: OperationOptions,
-    known: Readonly<Record<string, true>>,
-    work: (state: FutureState, signal: AbortSignal) => Promise<T>,
+    { kind, names, data = [] }: Call,
+    work: (...on: [...Parameters<ModelCall<T>>, data: readonly DatumLike[]]) => Promise<T>,
   ): APIFuture<T> {
     const { session, modelId } = this.#requests;
     const attributes = { "tinker.model_id": modelId };
@@ -461,12 +485,25 @@ export class TrainingClient {
     return session.start(
       { requestType, operation, subject: modelId, signal, timeoutMs, metadata, attributes },
       (state, inner) => {
-        checkOptions(camelCase(operation), options, known);
-        return work(state, inner);
+        checkOptions(camelCase(operation), options, names);
+        if (this.#recovery === undefined) return work(this.#requests, state, inner, data);
+        const kept = toData(data).map(copyDatum); // the caller may change its arrays before they are sent again
+        const bytes = kept.reduce((sum, datum) => sum + estimateDatumBytes(datum), 0);
+        return this.#recovery.run({ kind, bytes, call: (...on) => work(...on, kept) }, state, inner);
       },
     );
   }
 }
+
+/** What a call does to the model, the names of its options, and its batch. */
+interface Call {
+  readonly kind: CallKind;
+  readonly names: Readonly<Record<string, true>>;
+  readonly data?: readonly DatumLike[];
+}
+
+const trainCall: Call = { kind: "train", names: operationNames };
+const saveCall = (names: Call["names"]): Call => ({ kind: "save", names });
 
 const passNames: OptionNames<PassOptions & UnknownLoss> = {
   ...operationNames,

@@ -145,7 +145,11 @@ async function defaultFolder(recipe: string): Promise<string> {
 function follower(output: Output, newDiagnosis: () => Diagnosis): (event: RecipeEvent) => void {
   let line: { readonly stage: string; readonly of: StepLine; readonly diagnosis: Diagnosis } | undefined;
   const shown = ["env/all/reward/total", "train_mean_nll", "teacher_kl", "dpo/accuracy", "bt/accuracy", "test/nll"];
-  return ({ stage, type, step, totalSteps, metrics, record, failed = [], prompts }) => {
+  return ({ stage, type, step, totalSteps, metrics, record, failed = [], prompts, message }) => {
+    if (type === "recovery" && message !== undefined) {
+      output.event({ type, stage, message });
+      output.note(`${stage}: ${message}`);
+    }
     if (type === "checkpoint") output.event({ type, stage, ...record });
     for (const { group, message } of failed) output.note(`${stage}: skipped ${group}: ${message}`);
     if (type !== "step" || step === undefined || totalSteps === undefined || metrics === undefined) return;

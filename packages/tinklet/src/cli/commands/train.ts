@@ -277,6 +277,12 @@ async function follow(
       output.note(`Saved ${event.record.name}: ${event.record.sampler_path ?? event.record.state_path}`);
       continue;
     }
+    if (event.type === "recovery") {
+      output.event({ ...event });
+      output.endProgress();
+      output.note(event.message);
+      continue;
+    }
     const { metrics, step, totalSteps } = event;
     output.event({ type: "step", ...metrics });
     const test = metrics["test/nll"];

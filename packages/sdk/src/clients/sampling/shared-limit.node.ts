@@ -1,0 +1,401 @@
+/**
+ * A limit of concurrent samples that the processes of one machine keep together. The first process listens on a local socket and hands out
+ * slots; the others connect to it. The operating system closes the sockets of a process that ends in any way, which frees its slots; if
+ * the listening process ends, another one takes over. Node only, loaded when the option `sharedLimits` is used.
+ * docs/decisions/0025-shared-limit.md has the reasons.
+ */
+
+import type { Server, Socket } from "node:net";
+import { onAbort } from "@tinklet/wire/abort";
+import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
+import { describe } from "@tinklet/wire/options";
+import { nodeBuiltin } from "../../node-builtin.ts";
+import type { Release } from "../../transport/byte-budget.ts";
+
+const { createHash } = nodeBuiltin<typeof import("node:crypto")>("node:crypto");
+const { lstatSync, mkdirSync, rmdirSync, statSync, unlinkSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
+const net = nodeBuiltin<typeof import("node:net")>("node:net");
+const { tmpdir, userInfo } = nodeBuiltin<typeof import("node:os")>("node:os");
+const { join } = nodeBuiltin<typeof import("node:path")>("node:path");
+
+/** Longest path of a socket, in bytes, on the strictest system (macOS). */
+const longestPath = 103;
+/** A process that takes over waits so long for the others to report the slots they hold. */
+const takeoverMs = 300;
+/** A lock of an election that is older than this is left over from a killed process. */
+const staleLockMs = 5_000;
+const retryMs = 50;
+/** How often the listening process checks that the socket's file is still its own. */
+const ownershipMs = 2_000;
+/** Bounds of what a peer may send. */
+const longestLine = 100;
+const largestNumber = 1_000_000;
+
+/** Limits that all processes of a machine keep together. */
+export interface SharedLimits {
+  /** Maximum number of samples between submission and result, over all processes; the lowest value of the connected processes counts. */
+  readonly maxSamples: number;
+  /**
+   * Folder of the socket, which only this user may read. Processes share a limit if they have the same folder, server and key.
+   * @defaultValue a folder of the user in the system's temporary folder
+   */
+  readonly folder?: string | undefined;
+}
+
+/** What identifies the account. */
+interface Account {
+  readonly baseUrl: string;
+  readonly credential: string;
+}
+
+/** @throws {@link InvalidInputError} or {@link TinkerError} when the socket cannot be used. */
+export async function openSharedLimit(
+  limits: SharedLimits,
+  account: Account,
+  options: { readonly takeoverMs?: number } = {},
+): Promise<SharedLimit> {
+  const { maxSamples } = limits;
+  if (!Number.isSafeInteger(maxSamples) || maxSamples < 1 || maxSamples > largestNumber)
+    throw new InvalidInputError(
+      "sharedLimits.maxSamples",
+      `(or TINKLET_SHARED_SAMPLES) must be an integer from 1 to ${largestNumber}, got ${describe(maxSamples)}`,
+    );
+  const limit = new SharedLimit(socketPath(limits.folder, account), maxSamples, options.takeoverMs ?? takeoverMs);
+  await limit.connect();
+  return limit;
+}
+
+/** The socket's path; makes its folder. The name contains a hash, because it is visible to other programs. */
+function socketPath(folder: string | undefined, { baseUrl, credential }: Account): string {
+  const name = createHash("sha256").update(`${baseUrl}\n${credential}`).digest("hex").slice(0, 16);
+  if (process.platform === "win32") return `\\\\.\\pipe\\tinklet-${userInfo().username}-${name}`;
+  const chosen = folder ?? join(tmpdir(), `tinklet-limits-${process.getuid?.() ?? "user"}`);
+  const path = join(chosen, `${name}.sock`);
+  const hint = "Set sharedLimits.folder to a short path of a folder that belongs to you.";
+  if (Buffer.byteLength(path) > longestPath)
+    throw new InvalidInputError(
+      "sharedLimits.folder",
+      `makes a socket's path of ${Buffer.byteLength(path)} bytes, the limit is ${longestPath}`,
+      { hint },
+    );
+  try {
+    mkdirSync(chosen, { recursive: true, mode: 0o700 });
+    const { uid, mode } = statSync(chosen);
+    if (lstatSync(chosen).isSymbolicLink() || uid !== process.getuid?.() || (mode & 0o077) !== 0)
+      throw new TinkerError(`${chosen} must be a folder of this user with mode 700.`, { code: "shared_limit", hint });
+  } catch (cause) {
+    if (cause instanceof TinkerError) throw cause;
+    throw new TinkerError(`The shared limit cannot use ${chosen}: ${(cause as Error).message}`, {
+      code: "shared_limit",
+      hint,
+      cause,
+    });
+  }
+  return path;
+}
+
+/** One process's part of a shared limit. */
+export class SharedLimit {
+  readonly #path: string;
+  readonly #limit: number;
+  readonly #takeoverMs: number;
+  readonly #waiters = new Set<() => void>();
+  #held = 0;
+  #socket: Socket | undefined;
+  #desk: Desk | undefined;
+  #connecting: Promise<void> | undefined;
+  #wasConnected = false;
+  #closed = false;
+
+  constructor(path: string, limit: number, takeoverMs: number) {
+    this.#path = path;
+    this.#limit = limit;
+    this.#takeoverMs = takeoverMs;
+  }
+
+  /** Slots that this process holds. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** Calls of this process that wait for a slot. */
+  get waiting(): number {
+    return this.#waiters.size;
+  }
+
+  /** Whether this process hands out the slots. */
+  get isListening(): boolean {
+    return this.#desk !== undefined;
+  }
+
+  /** Waits for a slot. An aborted call leaves the queue. */
+  acquire(signal?: AbortSignal): Promise<Release> {
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    return new Promise((resolve, reject) => {
+      const enter = () => {
+        forget();
+        let isHeld = true;
+        resolve(() => {
+          if (!isHeld) return;
+          isHeld = false;
+          this.#release();
+        });
+      };
+      const forget = onAbort(signal, () => {
+        this.#waiters.delete(enter); // its slot is given back when it comes
+        this.#keepAlive();
+        reject(signal?.reason);
+      });
+      this.#waiters.add(enter);
+      this.#keepAlive();
+      this.#send("w 1");
+    });
+  }
+
+  #release(): void {
+    this.#held--;
+    this.#send("r 1");
+  }
+
+  #granted(count: number): void {
+    for (let i = 0; i < count; i++) {
+      this.#held++;
+      const [first] = this.#waiters;
+      if (first === undefined) {
+        this.#release(); // of a call that was aborted
+        continue;
+      }
+      this.#waiters.delete(first);
+      first();
+    }
+    this.#keepAlive();
+  }
+
+  #send(line: string): void {
+    // Without a connection nothing is lost: the greeting of the next one tells the whole state.
+    this.#socket?.write(`${line}\n`);
+  }
+
+  /** A call that waits keeps the process alive; an idle connection does not. */
+  #keepAlive(): void {
+    if (this.#waiters.size > 0) this.#socket?.ref();
+    else this.#socket?.unref();
+  }
+
+  /** Connects to the process that hands out slots, or becomes it. */
+  connect(): Promise<void> {
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = undefined;
+    });
+    return this.#connecting;
+  }
+
+  async #connect(): Promise<void> {
+    while (!this.#closed) {
+      const socket = (await dial(this.#path)) ?? (await this.#elect());
+      if (socket === undefined) {
+        await new Promise((resolve) => setTimeout(resolve, retryMs * (0.5 + Math.random())));
+        continue;
+      }
+      if (this.#closed) socket.destroy();
+      else this.#use(socket);
+      return;
+    }
+  }
+
+  #use(socket: Socket): void {
+    this.#socket = socket;
+    this.#wasConnected = true;
+    eachLine(socket, (kind, [count = 0]) => {
+      if (kind === "g") this.#granted(count);
+    });
+    socket.on("close", () => {
+      this.#socket = undefined;
+      // The listening process has ended.
+      if (!this.#closed) void this.connect().catch(() => {});
+    });
+    this.#send(`h ${this.#limit} ${this.#held} ${this.#waiters.size}`);
+    this.#keepAlive();
+  }
+
+  /** Listens, if no process does. Returns a connection to the one that does then, or nothing: try again. */
+  async #elect(): Promise<Socket | undefined> {
+    const lock = `${this.#path}.lock`;
+    const isPipe = process.platform === "win32"; // a pipe ends with its process
+    if (!isPipe && !takeLock(lock)) return undefined;
+    try {
+      const other = await dial(this.#path);
+      if (other !== undefined) return other;
+      if (!isPipe) remove(() => unlinkSync(this.#path));
+      const desk = new Desk(this.#path, this.#wasConnected ? this.#takeoverMs : 0);
+      if (!(await desk.listen())) return undefined;
+      this.#desk = desk;
+      return await dial(this.#path);
+    } finally {
+      if (!isPipe) remove(() => rmdirSync(lock));
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#socket?.destroy();
+    this.#desk?.close();
+    this.#desk = undefined;
+  }
+}
+
+/** A connected process, as the listening one knows it. */
+interface Peer {
+  readonly socket: Socket;
+  limit: number;
+  held: number;
+  wants: number;
+}
+
+/** Hands out slots in turns, one process after the other. */
+class Desk {
+  readonly #path: string;
+  readonly #server: Server;
+  readonly #peers = new Set<Peer>();
+  #opensAtMs: number;
+
+  constructor(path: string, graceMs: number) {
+    this.#path = path;
+    this.#opensAtMs = performance.now() + graceMs;
+    this.#server = net.createServer((socket) => this.#serve(socket));
+    this.#server.unref();
+    if (graceMs > 0) setTimeout(() => this.#deal(), graceMs + 1).unref();
+  }
+
+  /** @returns whether it listens; false if another process was faster. */
+  listen(): Promise<boolean> {
+    return new Promise((resolve) => {
+      this.#server.once("error", () => resolve(false));
+      this.#server.listen(this.#path, () => {
+        this.#guard();
+        resolve(true);
+      });
+    });
+  }
+
+  /** Steps down if another process has replaced the socket's file: two desks would hand out twice as many slots. */
+  #guard(): void {
+    if (process.platform === "win32") return;
+    const own = inode(this.#path);
+    const timer = setInterval(() => {
+      if (inode(this.#path) === own) return;
+      clearInterval(timer);
+      this.close();
+    }, ownershipMs);
+    timer.unref();
+    this.#server.on("close", () => clearInterval(timer));
+  }
+
+  #serve(socket: Socket): void {
+    socket.unref();
+    const peer: Peer = { socket, limit: Number.POSITIVE_INFINITY, held: 0, wants: 0 };
+    this.#peers.add(peer);
+    socket.on("close", () => {
+      this.#peers.delete(peer);
+      this.#deal();
+    });
+    eachLine(socket, (kind, [first = 0, second = 0, third = 0]) => {
+      if (kind === "h") [peer.limit, peer.held, peer.wants] = [first, second, third];
+      else if (kind === "w") peer.wants += first;
+      else if (kind === "r") peer.held = Math.max(0, peer.held - first);
+      this.#deal();
+    });
+  }
+
+  #deal(): void {
+    if (performance.now() < this.#opensAtMs) return;
+    let limit = Number.POSITIVE_INFINITY;
+    let held = 0;
+    for (const peer of this.#peers) {
+      limit = Math.min(limit, peer.limit);
+      held += peer.held;
+    }
+    if (limit === Number.POSITIVE_INFINITY) return;
+    const grants = new Map<Peer, number>();
+    for (let isDealt = true; isDealt && held < limit; ) {
+      isDealt = false;
+      for (const peer of this.#peers) {
+        if (peer.wants === 0 || held >= limit) continue;
+        peer.wants--;
+        peer.held++;
+        held++;
+        grants.set(peer, (grants.get(peer) ?? 0) + 1);
+        isDealt = true;
+        // Goes to the end of the line.
+        this.#peers.delete(peer);
+        this.#peers.add(peer);
+        break;
+      }
+    }
+    for (const [{ socket }, count] of grants) socket.write(`g ${count}\n`);
+  }
+
+  close(): void {
+    this.#server.close();
+    for (const { socket } of this.#peers) socket.destroy();
+  }
+}
+
+/** A connection to a listening process; undefined if there is none. */
+function dial(path: string): Promise<Socket | undefined> {
+  return new Promise((resolve) => {
+    const socket = net.connect(path);
+    socket.once("error", () => resolve(undefined));
+    socket.once("connect", () => {
+      socket.on("error", () => {}); // followed by "close"
+      resolve(socket);
+    });
+  });
+}
+
+/** Reads lines of a word and up to three numbers. A peer that sends anything else is disconnected. */
+function eachLine(socket: Socket, read: (kind: string, numbers: readonly number[]) => void): void {
+  let rest = "";
+  socket.setEncoding("latin1");
+  socket.on("error", () => {});
+  socket.on("data", (text: string) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() as string;
+    for (const line of [...lines, ...(rest.length > longestLine ? [rest] : [])]) {
+      const [kind, ...numbers] = line.split(" ");
+      const values = numbers.map(Number);
+      const isBad = values.length > 3 || values.some((n) => !Number.isSafeInteger(n) || n < 0 || n > largestNumber);
+      if (kind === undefined || !/^[ghwr]$/.test(kind) || isBad) return void socket.destroy();
+      read(kind, values);
+    }
+  });
+}
+
+/** Takes the lock of an election: a folder. One that is left over from a killed process is removed. */
+function takeLock(lock: string): boolean {
+  try {
+    mkdirSync(lock);
+    return true;
+  } catch {
+    remove(() => {
+      if (Date.now() - statSync(lock).mtimeMs > staleLockMs) rmdirSync(lock);
+    });
+    return false;
+  }
+}
+
+function remove(run: () => void): void {
+  try {
+    run();
+  } catch {
+    // It is gone already.
+  }
+}
+
+function inode(path: string): number | undefined {
+  try {
+    return statSync(path).ino;
+  } catch {
+    return undefined;
+  }
+}
