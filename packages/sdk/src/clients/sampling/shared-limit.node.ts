@@ -1,5 +1,5 @@
 /**
- * A limit of concurrent samples that the processes of one machine keep together. The first process listens on a local socket and hands out
+ * A limit of concurrent samples that the processes of one machine keep together. The first process listens on a local socket and grants
  * slots; the others connect to it. The operating system closes the sockets of a process that ends in any way, which frees its slots; if
  * the listening process ends, another one takes over. Node only, loaded when the option `sharedLimits` is used.
  * docs/decisions/0025-shared-limit.md has the reasons.
@@ -7,6 +7,8 @@
 
 import type { Server, Socket } from "node:net";
 import { onAbort } from "@tinklet/wire/abort";
+import { systemClock } from "@tinklet/wire/clock";
+import { entropy } from "@tinklet/wire/entropy";
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { describe } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../../node-builtin.ts";
@@ -17,6 +19,10 @@ const { lstatSync, mkdirSync, rmdirSync, statSync, unlinkSync } = nodeBuiltin<ty
 const net = nodeBuiltin<typeof import("node:net")>("node:net");
 const { tmpdir, userInfo } = nodeBuiltin<typeof import("node:os")>("node:os");
 const { join } = nodeBuiltin<typeof import("node:path")>("node:path");
+
+/** Sockets and processes are outside of a client's clock. `background` does not keep the process alive. */
+const background = systemClock();
+const waiting = systemClock({ ref: true });
 
 /** Longest path of a socket, in bytes, on the strictest system (macOS). */
 const longestPath = 103;
@@ -123,7 +129,7 @@ export class SharedLimit {
     return this.#waiters.size;
   }
 
-  /** Whether this process hands out the slots. */
+  /** Whether this process grants the slots. */
   get isListening(): boolean {
     return this.#desk !== undefined;
   }
@@ -182,7 +188,7 @@ export class SharedLimit {
     else this.#socket?.unref();
   }
 
-  /** Connects to the process that hands out slots, or becomes it. */
+  /** Connects to the process that grants slots, or becomes it. */
   connect(): Promise<void> {
     this.#connecting ??= this.#connect().finally(() => {
       this.#connecting = undefined;
@@ -194,7 +200,7 @@ export class SharedLimit {
     while (!this.#closed) {
       const socket = (await dial(this.#path)) ?? (await this.#elect());
       if (socket === undefined) {
-        await new Promise((resolve) => setTimeout(resolve, retryMs * (0.5 + Math.random())));
+        await waiting.sleep(retryMs * (0.5 + entropy.fraction()));
         continue;
       }
       if (this.#closed) socket.destroy();
@@ -252,7 +258,7 @@ interface Peer {
   wants: number;
 }
 
-/** Hands out slots in turns, one process after the other. */
+/** Grants slots in turns, one process after the other. */
 class Desk {
   readonly #path: string;
   readonly #server: Server;
@@ -261,10 +267,10 @@ class Desk {
 
   constructor(path: string, graceMs: number) {
     this.#path = path;
-    this.#opensAtMs = performance.now() + graceMs;
+    this.#opensAtMs = background.monotonic() + graceMs;
     this.#server = net.createServer((socket) => this.#serve(socket));
     this.#server.unref();
-    if (graceMs > 0) setTimeout(() => this.#deal(), graceMs + 1).unref();
+    if (graceMs > 0) background.timer(graceMs + 1, () => this.#deal());
   }
 
   /** @returns whether it listens; false if another process was faster. */
@@ -278,17 +284,17 @@ class Desk {
     });
   }
 
-  /** Steps down if another process has replaced the socket's file: two desks would hand out twice as many slots. */
+  /** Steps down if another process has replaced the socket's file: two desks would grant twice as many slots. */
   #guard(): void {
     if (process.platform === "win32") return;
     const own = inode(this.#path);
-    const timer = setInterval(() => {
-      if (inode(this.#path) === own) return;
-      clearInterval(timer);
-      this.close();
-    }, ownershipMs);
-    timer.unref();
-    this.#server.on("close", () => clearInterval(timer));
+    let cancel = () => {};
+    const check = () => {
+      if (inode(this.#path) === own) cancel = background.timer(ownershipMs, check);
+      else this.close();
+    };
+    cancel = background.timer(ownershipMs, check);
+    this.#server.on("close", () => cancel());
   }
 
   #serve(socket: Socket): void {
@@ -308,7 +314,7 @@ class Desk {
   }
 
   #deal(): void {
-    if (performance.now() < this.#opensAtMs) return;
+    if (background.monotonic() < this.#opensAtMs) return;
     let limit = Number.POSITIVE_INFINITY;
     let held = 0;
     for (const peer of this.#peers) {
@@ -378,7 +384,7 @@ function takeLock(lock: string): boolean {
     return true;
   } catch {
     remove(() => {
-      if (Date.now() - statSync(lock).mtimeMs > staleLockMs) rmdirSync(lock);
+      if (background.now() - statSync(lock).mtimeMs > staleLockMs) rmdirSync(lock);
     });
     return false;
   }

@@ -26,7 +26,7 @@ async function member(folder: string, maxSamples: number, of = account): Promise
   return limit;
 }
 
-/** Holds slots until told to go on, and notes the most that were held at the same time. */
+/** Holds slots until the next turn, and notes the most that were held at the same time. */
 class Work {
   now = 0;
   most = 0;
@@ -127,7 +127,7 @@ describe.skipIf(process.platform === "win32")("SharedLimit", () => {
     (await (await member(folder, 1)).acquire())();
   });
 
-  it("disconnects a peer that sends anything but its few words, and goes on", async () => {
+  it("disconnects a peer that sends anything but its few words, and continues", async () => {
     const folder = newFolder();
     const limit = await member(folder, 1);
     const [name] = readdirSync(folder).filter((file) => file.endsWith(".sock"));
