@@ -38,11 +38,10 @@ import { clientHeaders } from "./environment.ts";
 import { bodyBytes, causeCode, type Exchange, type HttpRequest, type HttpResponse } from "./exchange.ts";
 import { failureOf } from "./failures.ts";
 import type { FailureFacts } from "./hints.ts";
-import { loadHints } from "./load-hints.ts";
+import { loadHints, unsupported } from "./load-hints.ts";
 import type { Reporter } from "./report.ts";
 import { defaultRetryPolicy, firstContactWindowMs, nextDelayMs, type RetryPolicy, refusedWindowMs } from "./retry.ts";
 import type { OwnRequest, PreparedRequest, SendOptions, Transport } from "./transport.ts";
-import { unsupported } from "./unsupported.ts";
 
 export interface HttpTransportOptions {
   readonly baseUrl: string;

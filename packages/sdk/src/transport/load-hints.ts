@@ -1,23 +1,27 @@
 /**
- * Loads `hints.ts` at the first failure: programs without failures do not need its texts. After that, hints are found synchronously.
+ * Loads what explains failures (`hints.ts`, `unsupported.ts`) at the first one: programs without failures do not need it. After that it is found
+ * synchronously.
  */
-import type { Hint } from "@tinklet/wire/errors";
+import type { Operation } from "@tinklet/wire/client";
+import type { APIStatusError, Hint, UnsupportedFeatureError } from "@tinklet/wire/errors";
 import type { FailureFacts } from "./hints.ts";
 
-let find: (facts: FailureFacts) => Hint | undefined = () => undefined;
-let isLoaded = false;
+let loaded: typeof import("./explain-failure.ts") | undefined;
 
-/** Resolves when hints can be found; `undefined` if they already can. Never rejects: an error without its hint is still the error. */
+/** Resolves when failures can be explained; `undefined` if they already can. Never rejects: an error without its hint is still the error. */
 export function loadHints(): Promise<void> | undefined {
-  if (isLoaded) return undefined;
-  return import("./hints.ts").then(
-    ({ hintFor }) => {
-      find = hintFor;
-      isLoaded = true;
+  if (loaded !== undefined) return undefined;
+  return import("./explain-failure.ts").then(
+    (module) => {
+      loaded = module;
     },
     () => {},
   );
 }
 
 /** The hint for a failure; `undefined` before {@link loadHints} has resolved. */
-export const hintFor = (facts: FailureFacts): Hint | undefined => find(facts);
+export const hintFor = (facts: FailureFacts): Hint | undefined => loaded?.hintFor(facts);
+
+/** The feature that the server lacks, if that is the reason for the error; `undefined` before {@link loadHints} has resolved. */
+export const unsupported = (error: APIStatusError, operation: Operation): UnsupportedFeatureError | undefined =>
+  loaded?.unsupported(error, operation);

@@ -29,7 +29,6 @@ import { callNames, type OperationOptions, operationNames } from "../options.ts"
 import { runUrl } from "../rest/console-urls.ts";
 import type { RetryConfig } from "../sampling/retry-config.ts";
 import { SamplingClient } from "../sampling/sampling-client.ts";
-import { estimateDatumBytes } from "./batching.ts";
 import {
   type CustomLossFn,
   CustomLossOutput,
@@ -486,10 +485,9 @@ export class TrainingClient {
       { requestType, operation, subject: modelId, signal, timeoutMs, metadata, attributes },
       (state, inner) => {
         checkOptions(camelCase(operation), options, names);
-        if (this.#recovery === undefined) return work(this.#requests, state, inner, data);
-        const kept = toData(data).map(copyDatum); // the caller may change its arrays before they are sent again
-        const bytes = kept.reduce((sum, datum) => sum + estimateDatumBytes(datum), 0);
-        return this.#recovery.run({ kind, bytes, call: (...on) => work(...on, kept) }, state, inner);
+        return this.#recovery === undefined
+          ? work(this.#requests, state, inner, data)
+          : this.#recovery.run({ kind, data, work }, state, inner);
       },
     );
   }

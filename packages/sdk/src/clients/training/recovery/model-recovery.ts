@@ -4,11 +4,13 @@
  * docs/decisions/0024-recovery.md has the reasons.
  */
 import { untilAborted } from "@tinklet/wire/abort";
+import { copyDatum, type DatumLike, toData } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { checkOptions, describe, type OptionNames } from "@tinklet/wire/options";
 import { FutureState } from "../../../futures/api-future.ts";
 import type { Reporter } from "../../../transport/report.ts";
+import { estimateDatumBytes } from "../batching.ts";
 import type { ModelRequests } from "../model-requests.ts";
 import { diagnosed, type ModelLoss, ModelLostError } from "./model-loss.ts";
 import type { RecoveryOptions } from "./options.ts";
@@ -17,6 +19,13 @@ import type { RecoveryOptions } from "./options.ts";
 export type CallKind = "train" | "save" | "read" | "unload";
 
 export type ModelCall<T> = (requests: ModelRequests, state: FutureState, signal: AbortSignal) => Promise<T>;
+
+/** A call of the client, with its batch. */
+interface RecoveredCall<T> {
+  readonly kind: CallKind;
+  readonly data: readonly DatumLike[];
+  readonly work: (...on: [...Parameters<ModelCall<T>>, data: readonly DatumLike[]]) => Promise<T>;
+}
 
 /** Creates the model again: from a checkpoint with its optimizer, or as it was at first. */
 export type Recreate = (path: string | undefined) => Promise<ModelRequests>;
@@ -102,12 +111,11 @@ export class ModelRecovery {
   }
 
   /** Runs a call, on as many models as it takes. Enters the model's queue synchronously, as without recovery. */
-  async run<T>(
-    { kind, bytes, call }: { readonly kind: CallKind; readonly bytes: number; readonly call: ModelCall<T> },
-    state: FutureState,
-    signal: AbortSignal,
-  ): Promise<T> {
+  async run<T>({ kind, data, work }: RecoveredCall<T>, state: FutureState, signal: AbortSignal): Promise<T> {
     if (this.#failed !== undefined) throw this.#failed;
+    const kept = toData(data).map(copyDatum); // the caller may change its arrays before they are sent again
+    const bytes = kept.reduce((sum, datum) => sum + estimateDatumBytes(datum), 0);
+    const call: ModelCall<T> = (...on) => work(...on, kept);
     const stop = new AbortController();
     const entry: Entry = {
       ...{ kind, call, state, signal, bytes, stop },
