@@ -87,7 +87,7 @@ const globalHelp = `Options of every command, before or after it:
       --local               use a local server: no key, no network
       --data-dir FOLDER     data folder of --local  [TINKLET_DATA_DIR, else ~/.tinklet]; memory stores nothing
       --device DEVICE       where --local and serve compute: cpu (default), cuda, webgpu, or auto for the best GPU
-      --precision PRECISION arithmetic on a CUDA device: float32 (default), tf32 or bfloat16
+      --precision KIND      arithmetic on a CUDA device: float32 (default), tf32 or bfloat16
   -q, --quiet               results and errors only
       --no-color            no colours            [NO_COLOR]
   -h, --help                help on a command

@@ -33,7 +33,7 @@ export const globalOptions: Readonly<Record<string, OptionSpec>> = {
   },
   precision: {
     type: "string",
-    value: "PRECISION",
+    value: "KIND",
     choices: ["float32", "tf32", "bfloat16"],
     about: "arithmetic on a CUDA device: float32 (default), tf32 or bfloat16",
   },
