@@ -360,7 +360,7 @@ const ownLoss = {
     node("call_method", "total", "sum", [ref("logprobs")]),
     node("call_method", "average", "mean", [ref("logprobs")]),
     node("output", "output", "output", [
-      { tuple: [ref("total"), { dict: { "average:mean": ref("average"), total: ref("total") } }] },
+      { tuple: [ref("total"), { dict: { "custom/average:mean": ref("average"), "custom/total:sum": ref("total") } }] },
     ]),
   ],
 };

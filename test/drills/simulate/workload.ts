@@ -9,7 +9,7 @@ import {
   TensorData,
   type TrainingClient,
 } from "@tinklet/sdk";
-import { RateLimitError, RequestFailedError, TinkerError } from "@tinklet/wire/errors";
+import { InvalidInputError, RateLimitError, RequestFailedError, TinkerError } from "@tinklet/wire/errors";
 import { type Example, sampledTokens } from "./arithmetic.ts";
 import { chat } from "./chat.ts";
 import { baseWeights, contextLength, vocabularySize } from "./engine.ts";
@@ -153,6 +153,8 @@ class ClientProcess {
         problem(`${this.owner.name} ${what}: must succeed on a healthy server, and failed: ${error.message}`);
       else if (/its log says why/.test(error.message) && this.work.mayFailInside === false) {
         problem(`${this.owner.name} ${what}: an internal error: ${error.message}`);
+      } else if (error instanceof InvalidInputError && options.mayFail !== true) {
+        problem(`${this.owner.name} ${what}: a right call was refused by the client: ${error.message}`);
       } else if (
         error instanceof RequestFailedError &&
         options.mayFail !== true &&
@@ -413,7 +415,7 @@ export class Workload {
           service.createCustomLoss(
             ({ logprobs }) => ({
               loss: logprobs.sum().neg(),
-              metrics: { "own:mean": logprobs.mean(), own: logprobs.sum() },
+              metrics: { "custom/own:mean": logprobs.mean(), "custom/own:sum": logprobs.sum() },
             }),
             { logprobs: 1 },
             { signal },
