@@ -138,6 +138,7 @@ export {
   type ScoreColumn,
   type ScoreFigures,
   scored,
+  shownAnswers,
   type TaskResult,
   writeEvaluation,
 } from "./evaluation/index.ts";
@@ -158,6 +159,7 @@ export {
 } from "./loggers/index.ts";
 export type { AdamOptions } from "./loops/adam.ts";
 export { type AdvantageKind, advantageKinds, advantagesOf, groupTokens } from "./loops/advantages.ts";
+export { EarlyStopping } from "./loops/early-stopping.ts";
 export type { KlOptions } from "./loops/kl-advantages.ts";
 export { evaluateNll, inputTokens, lossTokens, meanNll } from "./loops/nll.ts";
 export {
@@ -226,6 +228,7 @@ export {
   runRecipe,
 } from "./recipes/recipe.ts";
 export { loadRecipe, recipeNames, recipeText } from "./recipes/recipe-files.ts";
+export { dataFindings, learningRateFinding } from "./runs/data-findings.ts";
 export { Diagnosis, type Finding, type FindingCode } from "./runs/diagnosis.ts";
 export {
   type LoopInFolder,
@@ -241,6 +244,7 @@ export {
 } from "./runs/open-run.ts";
 export { nextStepOf, type Plan, totalStepsOf } from "./runs/plan.ts";
 export {
+  bestName,
   type RecordedEvent,
   type RecordedOptions,
   type RecordedStep,

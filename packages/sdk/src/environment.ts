@@ -4,7 +4,13 @@
  */
 export { localDataDir } from "./clients/data-dir.node.ts";
 export { startLocal } from "./clients/local.ts";
-export { type FoundServer, findRunningServer } from "./clients/running-server.node.ts";
+export {
+  type FolderUse,
+  type FoundServer,
+  findRunningServer,
+  folderUse,
+  isProcessRunning,
+} from "./clients/running-server.node.ts";
 export { environment } from "./transport/environment.ts";
 export { hintFor } from "./transport/hints.ts";
 export { Redactor } from "./transport/redact.ts";

@@ -25,6 +25,8 @@ interface Row {
   readonly json: object | null;
   readonly stdin?: string;
   readonly env?: (mode: Mode) => Readonly<Record<string, string>>;
+  /** Its exit code. @defaultValue 0 */
+  readonly code?: number;
   /** Runs until Ctrl-C once it has printed that. */
   readonly runsOn?: true;
   /** Talks to the server of the environment. */
@@ -151,7 +153,7 @@ const rows: Readonly<Record<string, Row>> = {
   train: {
     args: (mode) => ["train", "data.jsonl", ...model, ...training, "--out", `t-${mode}`],
     prints: /Done\. tinker:\/\//,
-    json: { type: "done", next_step: 2, total_steps: 2, sampler_path: expect.stringMatching(/^tinker:/) },
+    json: { type: "done", next_step: 20, total_steps: 20, sampler_path: expect.stringMatching(/^tinker:/) },
     remote: true,
     fails: [
       [
@@ -281,6 +283,22 @@ const rows: Readonly<Record<string, Row>> = {
         /^Error: Port \d+ of 127.0.0.1 is in use/m,
       ],
       ["a budget that is none", () => ["serve", "--memory-budget", "lots"], 2, /must be a size such as 4GB/],
+    ],
+  },
+  status: {
+    args: (mode) => ["status", ...local("free", mode).slice(1)],
+    prints: /No server runs on .*free-/,
+    json: { state: "none" },
+    code: 1,
+    fails: [["no folder", () => ["status", "--data-dir", "memory"], 2, /--data-dir memory keeps nothing/]],
+  },
+  stop: {
+    args: (mode) => ["stop", ...local("free", mode).slice(1)],
+    prints: /No tinklet serve runs on .*free-/,
+    json: { state: "stopped", stopped_pid: null },
+    fails: [
+      ["no folder", () => ["stop", "--data-dir", "memory"], 2, /--data-dir memory keeps nothing/],
+      ["a time that is none", () => ["stop", "--timeout", "long"], 2, /--timeout must be a number/],
     ],
   },
   studio: {
@@ -641,14 +659,14 @@ describe("in a pipe", () => {
     const { code, stdout, stderr } = await call(row, "pipe");
     expect(stdout, stderr).toMatch(row.prints);
     expect(stdout + stderr).not.toContain("\x1b");
-    expect(code).toBe(0);
+    expect(code).toBe(row.code ?? 0);
   });
 });
 
 describe("as JSON", () => {
   it.each(all.filter(([, { json }]) => json !== null))("%s", async (_, row) => {
     const { code, stdout, stderr } = await call(row, "json");
-    expect(code, stderr).toBe(0);
+    expect(code, stderr).toBe(row.code ?? 0);
     const lines = stdout.trimEnd().split("\n");
     const isStream = lines.every((line) => line.startsWith("{") && line.endsWith("}"));
     const values = isStream ? lines.map((line) => JSON.parse(line)) : [JSON.parse(stdout)];
@@ -661,7 +679,7 @@ describe.runIf(hasPty)("on a terminal", () => {
   it.each(all)("%s", async (_, row) => {
     const { code, stdout } = await call(row, "terminal");
     expect(plain(stdout)).toMatch(row.prints);
-    expect(code).toBe(0);
+    expect(code).toBe(row.code ?? 0);
   });
 });
 

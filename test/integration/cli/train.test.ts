@@ -48,6 +48,8 @@ const options = [
   "5",
   "--eval-every",
   "4",
+  "--epochs",
+  "1",
 ];
 const train = (folder: string, ...more: string[]) => [
   "train",
@@ -72,7 +74,7 @@ describe("train", () => {
   it("trains, records, exports the adapter, and has nothing to do the second time", async () => {
     slow = false;
     const { code, stdout, stderr } = await tool.run(train("straight"), { env });
-    expect(stderr).toMatch(/36 examples to train on, 4 to test on\.\n18 steps of LoRA rank 4/);
+    expect(stderr).toMatch(/36 examples to train on, 4 to test on\.\n18 steps \(1 epoch\) of LoRA rank 4/);
     expect(stdout).toContain("Done. tinker://");
     expect(code).toBe(0);
     expect(steps("straight")).toEqual(Array.from({ length: 19 }, (_, step) => step));
@@ -80,7 +82,23 @@ describe("train", () => {
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line));
-    expect(checkpoints.map(({ name }) => name)).toEqual(["000005", "000010", "000015", "final"]);
+    const best = checkpoints.find(({ name }) => name === "best");
+    expect(checkpoints.filter((one) => one !== best).map(({ name }) => name)).toEqual([
+      ...["000005", "000010", "000015", "final"],
+    ]);
+    const losses = read("straight", "metrics.jsonl").match(/(?<="test\/nll":)[\d.]+/g) ?? [];
+    expect(String(best["test/nll"])).toBe(losses.toSorted((a, b) => Number(a) - Number(b))[0]);
+    expect(stdout).toMatch(/^Best {6}loss per token/m);
+    expect(stdout).toMatch(/Answers to held-out questions:\n {2}Count to \d+:\n {4}before {2}.*\n {4}after {3}/);
+    expect(JSON.parse(read("straight", "result.json"))).toMatchObject({
+      ...{ metric: "test/nll", before: Number(losses[0]), after: Number(losses.at(-1)) },
+      best: { step: best.batch, value: best["test/nll"], checkpoint: "final" },
+      answers: [{ question: expect.stringMatching(/^Count to/), before: expect.any(String) }, {}, {}],
+    });
+    const sampled = await tool.run(["sample", "Hi", "--from", "straight:best", "--tokenizer", tokenizer, "--json"], {
+      env,
+    });
+    expect(JSON.parse(sampled.stdout).model).toBe(best.sampler_path);
     expect(JSON.parse(read("straight", "adapter/adapter_config.json"))).toMatchObject({ r: 4 });
     const again = await tool.run(train("straight"), { env });
     expect(again).toMatchObject({ code: 0, stderr: expect.stringContaining("straight is complete: 18 steps.") });
@@ -95,7 +113,9 @@ describe("train", () => {
   it("--name names the run and its folder, and is refused if it looks like something else", async () => {
     const named = ["train", data, "--model", baseModel, "--tokenizer", tokenizer, ...options, "--max-steps", "1"];
     slow = false;
-    expect((await tool.run([...named, "--name", "bike", "--no-export"], { env })).stderr).toContain("1 step of LoRA");
+    expect((await tool.run([...named, "--name", "bike", "--no-export"], { env })).stderr).toContain(
+      "1 step (1 epoch) of LoRA",
+    );
     expect(existsSync(join(tool.work, "runs", "bike", "checkpoints.jsonl"))).toBe(true);
     const info = JSON.parse((await tool.run(["run", "info", "bike", "--json"], { env })).stdout);
     expect(info).toMatchObject({ name: "bike", user_metadata: { name: "bike" } });
@@ -140,6 +160,36 @@ describe("train", () => {
     60_000,
   );
 
+  it("stops early on a test file, keeps the best weights, and trains no further the second time", async () => {
+    slow = false;
+    const test = join(tool.work, "test.jsonl");
+    writeFileSync(test, '{"prompt":"Other","completion":" words"}\n');
+    // A learning rate of nearly zero: no evaluation is better than the first by more than rounding.
+    const call = train("early", "--test-file", test, "--stop-early", "2", "--epochs", "3", "--learning-rate", "1e-12");
+    const first = await tool.run(call, { env });
+    expect(first, first.stderr).toMatchObject({ code: 0, stdout: expect.stringContaining("Stopped early") });
+    expect(first.stdout).toContain("the test loss has not fallen in 2 evaluations");
+    expect(first.stdout).toMatch(/npx tinklet eval \S+test\.jsonl --from early.* --base/);
+    const trained = steps("early").length;
+    expect(trained).toBeLessThan(30);
+    const again = await tool.run(call, { env });
+    expect(again).toMatchObject({ code: 0, stdout: expect.stringContaining("Stopped early") });
+    expect(steps("early").length).toBe(trained);
+    const both = await tool.run([...call, "--test-share", "0.1"], { env });
+    expect(both).toMatchObject({ code: 2, stderr: expect.stringMatching(/--test-file and --test-share exclude/) });
+    const never = await tool.run(train("never", "--stop-early", "2", "--test-share", "0"), { env });
+    expect(never).toMatchObject({ code: 2, stderr: expect.stringMatching(/--stop-early needs held-out examples/) });
+  });
+
+  it("says before the first step what is wrong with data and learning rate", async () => {
+    const repeated = join(tool.work, "repeated.jsonl");
+    writeFileSync(repeated, `${'{"prompt":"a","completion":" b"}\n'.repeat(9)}{"prompt":"c","completion":" d"}\n`);
+    const call = ["train", repeated, ...train("repeated", "--max-steps", "1", "--test-share", "0").slice(2)];
+    const { stderr, code } = await tool.run(call, { env });
+    expect(code, stderr).toBe(0);
+    expect(stderr).toMatch(/Notice: 8 of 10 examples \(80 %\) repeat an earlier one/);
+  });
+
   it("dry-run counts and prices, without a model being made", async () => {
     const table = join(tool.work, "prices.json");
     writeFileSync(table, JSON.stringify({ [baseModel]: { prefill: 1, sample: 1, train: 10, asOf: "2026-11-01" } }));
@@ -160,7 +210,7 @@ describe("train", () => {
     const named = ["--model", tokenizer, "--batch-size", "2", "--learning-rate", "0.02"];
     const keyless = await tool.run(["train", data, ...named, "--dry-run", "--json"], { env: {} });
     expect(keyless, keyless.stderr).toMatchObject({ code: 0 });
-    expect(JSON.parse(keyless.stdout)).toMatchObject({ steps: 18 });
+    expect(JSON.parse(keyless.stdout)).toMatchObject({ steps: 54 });
   });
 
   it("stops after a checkpoint before the budget is spent, and goes on with a larger one", async () => {
@@ -226,9 +276,9 @@ describe("train", () => {
         .trim()
         .split("\n")
         .map((line) => JSON.parse(line));
-    const one = await tool.run(train("gone", "--max-steps", "1"), { env });
-    expect(one).toMatchObject({ code: 0, stderr: expect.stringContaining("\n1 step of LoRA rank 4") });
-    expect((await tool.run(train("gone", "--max-steps", "3"), { env })).code).toBe(0); // goes on as another run
+    const one = await tool.run(train("gone", "--eval-every", "0", "--max-steps", "1"), { env });
+    expect(one).toMatchObject({ code: 0, stderr: expect.stringContaining("\n1 step (1 epoch) of LoRA rank 4") });
+    expect((await tool.run(train("gone", "--eval-every", "0", "--max-steps", "3"), { env })).code).toBe(0); // goes on as another run
     const runs: string[] = records().map(({ state_path }) => state_path.split("/")[2]);
     expect(new Set(runs).size).toBe(2);
     const info = await tool.run(["run", "info", "gone", "--json"], { env });
@@ -238,12 +288,12 @@ describe("train", () => {
 
     await tool.run(["checkpoint", "delete", "gone", "--yes"], { env }); // both halves of the last
     rmSync(join(tool.work, "gone", "adapter.json"));
-    const complete = await tool.run(train("gone", "--max-steps", "3"), { env });
+    const complete = await tool.run(train("gone", "--eval-every", "0", "--max-steps", "3"), { env });
     expect(complete).toMatchObject({
       code: 1,
       stderr: expect.stringContaining("the server no longer has its checkpoint"),
     });
-    const left = await tool.run(train("gone", "--max-steps", "4"), { env });
+    const left = await tool.run(train("gone", "--eval-every", "0", "--max-steps", "4"), { env });
     expect(left).toMatchObject({
       code: 1,
       stderr: expect.stringContaining("cannot resume: the server has no checkpoint"),
@@ -251,7 +301,7 @@ describe("train", () => {
     expect(left.stderr).toContain(`(--from ${records()[0].state_path})`);
     const deleted = await tool.run(["run", "delete", "gone", "--yes"], { env });
     expect(deleted).toMatchObject({ code: 0, stdout: expect.stringContaining(runs[0] as string) });
-    const lost = await tool.run(train("gone", "--max-steps", "4"), { env });
+    const lost = await tool.run(train("gone", "--eval-every", "0", "--max-steps", "4"), { env });
     expect(lost).toMatchObject({
       code: 1,
       stderr: expect.stringContaining("this server has no checkpoint of this run"),
@@ -298,7 +348,7 @@ describe("sample and chat", () => {
     const named = await tool.run(["sample", "Hi", "--from", "straight:nope"], { env });
     expect(named).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/no sampler checkpoint "nope"[\s\S]*It has: step-5, step-10, step-15, final/),
+      stderr: expect.stringMatching(/no sampler checkpoint "nope"[\s\S]*It has: step-5, step-10, step-15, best, final/),
     });
   });
 

@@ -9,6 +9,7 @@ import { bundle, root } from "../../fixtures/programs/bundle.mjs";
 import { createChecks } from "../chat/checks.mjs";
 import { installPackages } from "../chat/install-packages.mjs";
 import { ensureVenv } from "../venv.mjs";
+import { checkLmEval } from "./lm-eval.mjs";
 
 /** Releases that are checked. */
 const npmPackages = ["@openai/agents@0.20.0", "@langchain/openai@1.6.0", "@langchain/core@1", "openai@7.53.0", "zod@4"];
@@ -37,6 +38,7 @@ try {
   const checks = createChecks();
   await checkAgents(url, checks);
   await checkLangChain(url, checks);
+  await checkLmEval(url, checks);
   for (const { python, tools } of pythons) {
     const done = spawn(python, ["-W", "ignore", join(root, "test/interop/tools/tools.py"), `${url}/v1`, ...tools], {
       stdio: ["ignore", "pipe", "inherit"],

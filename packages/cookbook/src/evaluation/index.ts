@@ -1,5 +1,5 @@
 /** Evaluations. */
-export { type AnswerPair, type CompareAnswersOptions, compareAnswers } from "./answer-pairs.ts";
+export { type AnswerPair, type CompareAnswersOptions, compareAnswers, shownAnswers } from "./answer-pairs.ts";
 export { type AnswerScore, exactScore, type Judge, jsonScore, judgeScore, regexScore } from "./answer-scores.ts";
 export { type BenchmarkOptions, finalNumber, gsm8k, ifeval, mmlu } from "./benchmarks.ts";
 export {

@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import { BatchedDataset } from "../data/dataset.ts";
 import { toExample } from "../data/examples.ts";
 import { renderExample, type SupervisedDatum, toDatum } from "../data/render.ts";
+import { bestName } from "../runs/recorded-steps.ts";
 import { RunFolder } from "../runs/run-folder.ts";
 import { BigramService } from "../testing/bigram-service.ts";
 import { letterTokenizer } from "../testing/letter-tokenizer.ts";
@@ -73,6 +74,31 @@ describe("trainSupervised", () => {
       { name: "000016", batch: 1, epoch: 3 },
       { name: "final", batch: 0, epoch: 4, final: true, sampler_path: "tinker://run-0/sampler_weights/final" },
     ]);
+  });
+
+  it("keeps the weights with the lowest held-out loss, deletes those before them, and changes no metric", async () => {
+    const straight = await newFolder();
+    await finish({ ...settings, trainer: new BigramService().trainer(), run: straight });
+    const [service, run, forgotten] = [new BigramService(), await newFolder(), [] as string[]];
+    const forget = async (path: string) => void forgotten.push(path);
+    const keeping = { ...settings, run, keepBest: true, forget };
+    const stop = new AbortController();
+    await finish({ ...keeping, trainer: service.trainer(), signal: stop.signal }, (event) => {
+      if (event.type === "step" && event.step === 12) stop.abort();
+    });
+    const resumeFrom = await run.lastCheckpoint();
+    const result = await finish({ ...keeping, trainer: service.trainer(resumeFrom?.state_path), resumeFrom });
+    expect(await read(run, "metrics.jsonl")).toBe(await read(straight, "metrics.jsonl"));
+    const losses = (await run.readMetrics()).flatMap((row) => row["test/nll"] ?? []);
+    const kept = (await run.readCheckpoints()).filter(({ name }) => bestName.test(name));
+    expect(kept.map((record) => record["test/nll"])).toEqual([Math.min(...losses)]);
+    expect(result.testNll).toBe(losses.at(-1));
+    expect(service.saved.has(kept[0]?.sampler_path as string)).toBe(true);
+    expect(kept[0]?.sampler_path).toMatch(/^tinker:\/\/run-\d\/sampler_weights\/best$/);
+    // Each was deleted before the next was saved; those of the interrupted run, too.
+    const saves = service.calls.filter((call) => call === "saveWeightsForSampler best").length;
+    expect(forgotten.length).toBe(saves - 1);
+    expect(forgotten.length).toBeGreaterThan(1);
   });
 
   it("submits one step ahead, and saves exactly after the step that it names", async () => {

@@ -102,6 +102,43 @@ const broken: Record<string, [code: FindingCode, curve: Curve, steps: number]> =
   "a sampler of other weights": ["kl_growing", rl(constant(0.3), constant(0.5), constant(0.8)), 30],
 };
 
+const steep: Record<string, [code: FindingCode | undefined, norm: (step: number) => number]> = {
+  "gradients that explode": ["gradients_exploding", (s) => (s < 30 ? 1 : 60)],
+  "gradients that explode at once": ["gradients_exploding", (s) => (s < 12 ? 0.2 : 30 * s)],
+  "gradients that are infinite": ["gradients_exploding", (s) => (s < 20 ? 1 : Number.POSITIVE_INFINITY)],
+  "gradients that fall with the loss": [undefined, (s) => 10 * Math.exp(-s / 8)],
+  "one steep step": [undefined, (s) => (s === 30 ? 100 : 1)],
+  "steps without a signal": [undefined, (s) => (s % 3 === 0 ? 2 : 0)],
+  "gradients that return to those of the first steps": [undefined, (s) => (s < 10 ? 20 : s < 40 ? 0.1 : 15)],
+};
+test.each(Object.entries(steep))("%s: %s", (_, [code, norm]) => {
+  for (const seed of seeds) {
+    const curve: Curve = (step, noise) => ({ "unclipped_grad_l2:mean": norm(step) * Math.exp(0.3 * noise()) });
+    expect(found(curve, 60, seed), `seed ${seed}`).toEqual(code === undefined ? [] : [code]);
+  }
+});
+
+test("answers that end at the token limit are named after five steps, a few of them are not", () => {
+  const cut =
+    (share: number): Curve =>
+    () => ({ "env/all/frac_cut": share });
+  expect(found(cut(0.9), 5, 1)).toEqual(["answers_cut"]);
+  expect(found(cut(0.9), 4, 1)).toEqual([]);
+  expect(found(cut(0.7), 60, 1)).toEqual([]);
+});
+
+test("a run of three steps whose rewards were all equal is named at its end", () => {
+  expect(found(rl(constant(-1), constant(0)), 3, 1)).toEqual(["no_signal"]);
+  expect(
+    found(
+      rl(constant(0.5), (s) => (s === 1 ? 0.1 : 0)),
+      3,
+      1,
+    ),
+  ).toEqual([]);
+  expect(found(rl(constant(2), constant(0)), 3, 1, 2)).toEqual([]); // resumed at the last step
+});
+
 test("there are ten healthy runs and twenty with a defect", () => {
   expect([Object.keys(healthy).length, Object.keys(broken).length]).toEqual([10, 20]);
 });

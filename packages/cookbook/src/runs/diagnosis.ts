@@ -11,7 +11,13 @@ export type FindingCode =
   | "overfitting"
   | "no_signal"
   | "reward_falling"
-  | "kl_growing";
+  | "kl_growing"
+  | "gradients_exploding"
+  | "answers_cut"
+  | "examples_cut"
+  | "examples_repeated"
+  | "test_leaked"
+  | "learning_rate";
 
 /** A defect of a run. */
 export interface Finding {
@@ -32,6 +38,10 @@ const window = 8;
 const worseEvaluations = 2;
 /** Steps in succession without a group whose rewards differ. */
 const stepsWithoutSignal = 5;
+/** Steps in succession whose gradients are far larger than those before, and how much. */
+const [steepSteps, steepFactor] = [3, 30];
+/** Steps in succession in which most answers end at the token limit, and the share. */
+const [cutSteps, cutAnswers] = [5, 0.8];
 /** Nats per token between sampler and trainer; asynchronous runs stay well below. */
 const largeKl = 0.3;
 
@@ -61,6 +71,8 @@ export class Diagnosis {
   #silent = 0;
   #hadSignal = false;
   #kls: number[] = [];
+  readonly #norms: number[] = [];
+  #cut = 0;
 
   /** Adds the metrics of a step; returns what is found for the first time. */
   observe(step: number, totalSteps: number, metrics: Metrics): Finding[] {
@@ -68,7 +80,9 @@ export class Diagnosis {
     const findings = [
       this.#training(step, totalSteps, metrics["train_mean_nll"]),
       this.#evaluation(step, metrics["test/nll"]),
-      this.#reward(step, metrics["env/all/reward/total"], metrics["env/all/by_group/frac_mixed"]),
+      this.#reward(step, totalSteps, metrics["env/all/reward/total"], metrics["env/all/by_group/frac_mixed"]),
+      this.#gradients(step, metrics["unclipped_grad_l2:mean"]),
+      this.#answers(step, metrics["env/all/frac_cut"]),
       this.#divergence(step, metrics["optim/kl_sample_train_v1"]),
     ];
     const fresh = findings.filter((finding) => finding !== undefined && !this.#found.has(finding.code)) as Finding[];
@@ -127,13 +141,51 @@ export class Diagnosis {
     };
   }
 
-  #reward(step: number, reward: number | undefined, mixed: number | undefined): Finding | undefined {
+  #gradients(step: number, norm: number | undefined): Finding | undefined {
+    if (norm === undefined || norm === 0) return undefined; // a step of reinforcement learning can have nothing to learn
+    if (Number.isNaN(norm)) return undefined; // the loss is not a number either
+    this.#norms.push(norm);
+    const before = this.#norms.slice(0, -steepSteps);
+    if (before.length < window) return undefined;
+    const usual = before.toSorted((a, b) => a - b)[Math.floor(before.length / 2)] as number;
+    const last = this.#norms.slice(-steepSteps);
+    // The largest one so far, too: at the end of training norms fall, and a return to the first ones is no explosion.
+    const highest = before.reduce((most, one) => Math.max(most, one), 0);
+    if (last.some((one) => one < steepFactor * usual || one <= highest)) return undefined;
+    return {
+      code: "gradients_exploding",
+      step,
+      message: `The norm of the gradients rose to ${shown(last.at(-1) as number)}; half of the earlier steps were below ${shown(usual)}.`,
+      remedy: "Choose a lower learning rate, or clip the gradients (adam: { gradClipNorm: 1 }).",
+    };
+  }
+
+  #answers(step: number, cut: number | undefined): Finding | undefined {
+    if (cut === undefined) return undefined;
+    this.#cut = cut >= cutAnswers ? this.#cut + 1 : 0;
+    if (this.#cut < cutSteps) return undefined;
+    return {
+      code: "answers_cut",
+      step,
+      message: `In the last ${this.#cut} steps at least ${cutAnswers * 100} % of the answers ended at the token limit.`,
+      remedy: "Raise maxTokens, or reward short answers: what is cut off cannot be rewarded.",
+    };
+  }
+
+  #reward(
+    step: number,
+    totalSteps: number,
+    reward: number | undefined,
+    mixed: number | undefined,
+  ): Finding | undefined {
     if (reward === undefined) return undefined;
     this.#rewards.push(reward);
     if (mixed !== undefined) {
       this.#silent = mixed === 0 ? this.#silent + 1 : 0;
       this.#hadSignal ||= mixed > 0;
-      if (this.#silent >= stepsWithoutSignal && !this.#hasRisen()) {
+      // A run of a few steps is judged at its end.
+      const isSilentRun = step + 1 === totalSteps && this.#silent > 1 && this.#silent === totalSteps;
+      if (isSilentRun || (this.#silent >= stepsWithoutSignal && !this.#hasRisen())) {
         return {
           code: "no_signal",
           step,

@@ -288,22 +288,32 @@ async function openEvaluation(
         return { metrics };
       highest = sign * value;
       if (!keepsUntrained && step === 0 && resumeFrom === undefined) return { metrics };
-      const name = `best-${String(step).padStart(6, "0")}`;
-      const { path } = await trainer.saveWeightsForSampler(name);
+      const { name, path } = await saveBest(run, trainer, step, evaluation.forget);
       const record = { name, batch: step, sampler_path: path, [`test/${best.name}`]: value };
       await run.appendCheckpoint(record);
-      if (evaluation.forget !== undefined) await forgetOthers(run, path, evaluation.forget);
       return { metrics, best: record };
     },
   };
 }
 
-/** Removes the other best weights from the record first, so that no row refers to deleted ones. */
-async function forgetOthers(run: RunFolder, path: string, forget: (path: string) => Promise<void>): Promise<void> {
-  const isOther = ({ name, sampler_path: other }: CheckpointRecord) => bestName.test(name) && other !== path;
-  for (const { sampler_path: other } of await run.removeCheckpoints(isOther)) {
-    if (other !== undefined) await forget(other).catch(() => {}); // already deleted, or left to the server's retention
+/**
+ * Saves the best weights: as `best` if the ones before can be deleted, because a server does not overwrite sampler weights; else as
+ * `best-STEP`. A crash between both loses no best weights: the evaluation is repeated when the run resumes.
+ */
+async function saveBest(
+  run: RunFolder,
+  trainer: Pick<Trainer, "saveWeightsForSampler">,
+  step: number,
+  forget: Evaluation["forget"],
+): Promise<{ readonly name: string; readonly path: string }> {
+  const save = async (name: string) => ({ name, path: (await trainer.saveWeightsForSampler(name)).path });
+  const numbered = `best-${String(step).padStart(6, "0")}`;
+  if (forget === undefined) return save(numbered);
+  // Removed from the record first, so that no row refers to deleted weights.
+  for (const { sampler_path: path } of await run.removeCheckpoints(({ name }) => bestName.test(name))) {
+    if (path !== undefined) await forget(path).catch(() => {}); // already deleted, or left to the server's retention
   }
+  return save("best").catch(() => save(numbered));
 }
 
 /** Names of the best weights of a run. */

@@ -41,6 +41,7 @@ function groupMetrics(groups: readonly TrajectoryGroup[]): Record<string, number
     "reward/total": meanOf(groups.flatMap(({ totalRewards }) => totalRewards)),
     ac_tokens_per_turn: meanOf(actionTokens),
     ob_tokens_per_turn: meanOf(observationTokens),
+    frac_cut: meanOf(turns.map(({ action }) => Number(action.stopReason === "length"))),
     turns_per_episode: trajectories.length === 0 ? 0 : turns.length / trajectories.length,
     total_episodes: trajectories.length,
     total_turns: turns.length,

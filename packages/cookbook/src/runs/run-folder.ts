@@ -70,6 +70,7 @@ const files = {
   failures: "failures.jsonl",
   recoveries: "recoveries.jsonl",
   data: "train_data.jsonl",
+  result: "result.json", // written by `tinklet train`
   trackio: "trackio.json", // a logger's: a cleared run is a new run there, too
 } as const;
 const rolloutFile = "train_rollout_summaries.jsonl";

@@ -66,7 +66,7 @@ export function nameOfPreTokenizer(
   const { name, alike } = findClosest(definition, origin);
   return {
     name,
-    note: `llama.cpp has no pre-tokenizer equal to this model's; the closest, ${name}, gives the same tokens for ${alike} of ${samples.length} sample texts: pass token ids to llama.cpp for exact results`,
+    note: `llama.cpp has no pre-tokenizer equal to this model's; the closest, ${name}, gives the same tokens for ${alike} of ${samples.length} sample texts, and other texts may differ: pass token ids to llama.cpp where that matters`,
   };
 }
 

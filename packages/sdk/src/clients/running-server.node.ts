@@ -53,16 +53,74 @@ export async function findRunningServer(
   return { url: attach.url, apiKey: attach.secret, hasStudio: attach.studio };
 }
 
-/** The record, if this user wrote it and no other user can read it. */
-function readOwnRecord(dataDir: string): ServerRecord | undefined {
-  const { readFileSync, statSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
+/** What uses a data folder. */
+export type FolderUse =
+  /** No process, as far as the record says. */
+  | { readonly state: "none" }
+  /** A `tinklet serve` that proved itself. */
+  | ({ readonly state: "running" } & Pick<ServerRecord, "pid" | "release"> & AttachRecord)
+  /** A server inside another program. */
+  | { readonly state: "embedded"; readonly pid: number; readonly program: string }
+  /** A process with the recorded id exists and does not answer: the server starts or ends, or the id has another process now. */
+  | { readonly state: "silent"; readonly pid: number; readonly program: string }
+  /** The recorded process has ended without removing its record. */
+  | { readonly state: "ended"; readonly pid: number; readonly program: string }
+  /** The record belongs to another user, or other users can read it. */
+  | { readonly state: "foreign" };
+
+/** Reads the record of a data folder and asks the server, of any release, to prove itself. */
+export async function folderUse(
+  dataDir: string,
+  { fetch: send = fetch, clock = systemClock() }: { readonly fetch?: FetchLike; readonly clock?: Clock } = {},
+): Promise<FolderUse> {
+  const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
   const { join } = nodeBuiltin<typeof import("node:path")>("node:path");
   const file = join(dataDir, recordFile);
+  if (!existsSync(file)) return { state: "none" };
+  if (!isOwn(file)) return { state: "foreign" };
+  const record = readOwnRecord(dataDir);
+  if (record === undefined) return { state: "none" }; // cut off by a crash, or removed in this moment
+  const { pid, program, release: found, attach } = record;
+  if (attach !== undefined && (await isRunning(attach, send, clock)))
+    return { state: "running", pid, release: found, ...attach };
+  if (!isProcessRunning(pid)) return { state: "ended", pid, program };
+  return { state: attach === undefined ? "embedded" : "silent", pid, program };
+}
+
+/** Whether a process with this id runs. One that has ended and waits for its parent (a zombie) does not. */
+export function isProcessRunning(pid: number): boolean {
+  const { readFileSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
+  try {
+    process.kill(pid, 0);
+  } catch (cause) {
+    return (cause as NodeJS.ErrnoException).code === "EPERM"; // of another user
+  }
+  try {
+    return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return true; // not Linux
+  }
+}
+
+/** Whether this user owns a file that no other user can read. */
+function isOwn(file: string): boolean {
+  const { statSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
   try {
     const { uid, mode } = statSync(file);
     const user = process.getuid?.(); // Windows has no user ids; there the folder's permissions apply
-    if (user !== undefined && (uid !== user || (mode & 0o077) !== 0)) return undefined;
-    return parseServerRecord(readFileSync(file, "utf8"));
+    return user === undefined || (uid === user && (mode & 0o077) === 0);
+  } catch {
+    return false;
+  }
+}
+
+/** The record, if this user wrote it and no other user can read it. */
+function readOwnRecord(dataDir: string): ServerRecord | undefined {
+  const { readFileSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
+  const { join } = nodeBuiltin<typeof import("node:path")>("node:path");
+  const file = join(dataDir, recordFile);
+  try {
+    return !isOwn(file) ? undefined : parseServerRecord(readFileSync(file, "utf8"));
   } catch {
     return undefined;
   }

@@ -85,7 +85,7 @@ export function contractRoutes(options: Options): (method: string, path: string)
       bounds: boundsOf(carries, api),
       isJson: (request) => !isProto(request) && !isForm(request),
       ...(carries === "adapter" ? { checkHeaders: checkForm } : {}),
-      validate: ({ url, wire }): Received | undefined => {
+      validate: ({ url, wire, request }): Received | undefined => {
         if (isPass(operation)) return undefined; // decoded by its handler, which reports errors in the data through the future
         if (operation === "optimStep") refuseOtherOptimizers(wire);
         const received = {
@@ -94,7 +94,7 @@ export function contractRoutes(options: Options): (method: string, path: string)
           body: body?.decode(wire),
         };
         logUnknown(operation, wire);
-        hosted.check(operation, received.body ?? received.query);
+        hosted.check(operation, received.body ?? received.query, request.headers.get("user-agent"));
         return received;
       },
       answer: async (call, received) => {

@@ -94,6 +94,18 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/serve.ts")).serve,
   },
   {
+    words: ["status"],
+    about: "show whether a tinklet serve runs on the data folder",
+    section: train,
+    load: async () => (await import("./commands/status.ts")).status,
+  },
+  {
+    words: ["stop"],
+    about: "stop the tinklet serve that runs on the data folder",
+    section: train,
+    load: async () => (await import("./commands/status.ts")).stop,
+  },
+  {
     words: ["studio"],
     about: "show run folders in a browser, without a model",
     section: train,

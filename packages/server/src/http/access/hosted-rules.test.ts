@@ -57,6 +57,18 @@ describe("rules of the hosted service", () => {
     expect(logged[0]).toMatchObject({ level: "warn", meaning: "the hosted service refuses this" });
   });
 
+  it("does not log the archive for our own clients, which export where it is refused", async () => {
+    server = await TestServer.open();
+    onTestFinished(close);
+    const { model } = await trained();
+    const archive = `training_runs/${model}/checkpoints/weights/a/archive`;
+    expect((await server.send("GET", archive, undefined, { "user-agent": "tinklet/0.1.0" })).status).toBe(200);
+    const logged = () => server.logged.filter(({ event }) => event === "hosted_rule.violated").length;
+    expect(logged()).toBe(0);
+    await server.send("GET", archive, undefined, { "user-agent": "Tinker/Python 0.36.0" });
+    expect(logged()).toBe(1);
+  });
+
   it.each(hostedRules)(
     "$name: a strict server refuses the call, which uses up its number",
     async ({ name, status }) => {

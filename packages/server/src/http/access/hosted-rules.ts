@@ -14,6 +14,8 @@ export interface HostedRule {
   readonly status: 400 | 410;
   /** The problem with a call's body or query, in the service's terms; `undefined` if there is no problem. */
   readonly broken: (call: Readonly<Record<string, unknown>>) => string | undefined;
+  /** Whether our own clients make such calls only to servers that answer them; their calls are not logged. @defaultValue false */
+  readonly isOptional?: boolean;
   /** What to do instead. */
   readonly instead: string;
   readonly source: string;
@@ -68,6 +70,7 @@ export const hostedRules: readonly HostedRule[] = [
     name: "archive_retired",
     operations: ["getCheckpointArchiveUrl"],
     status: 410,
+    isOptional: true, // they export when the archive is refused
     broken: () => "Checkpoints can no longer be downloaded as one archive.",
     instead: "Export with save_weights_external and download the files of external_weights_urls.",
     source: "tinker 0.34.0 on PyPI deprecates it (the server may already reject it), 0.36.0 removes it",
@@ -75,19 +78,20 @@ export const hostedRules: readonly HostedRule[] = [
 ];
 
 export interface HostedCheck {
-  /** @param call - the decoded body or query. @throws {@link Refusal} in strict mode, if the hosted service refuses the call. */
-  check(operation: Operation, call: unknown): void;
+  /** @param call - the decoded body or query. @param userAgent - of the request. @throws {@link Refusal} in strict mode, if the hosted service refuses the call. */
+  check(operation: Operation, call: unknown, userAgent?: string | null): void;
 }
 
 export function hostedCheck(strict: boolean, log: Log): HostedCheck {
   const logged = new Set<string>();
   return {
-    check: (operation, call) => {
-      for (const { name, operations, status, broken, instead, source } of hostedRules) {
+    check: (operation, call, userAgent) => {
+      const isOwnClient = userAgent?.startsWith("tinklet/") === true;
+      for (const { name, operations, status, broken, isOptional, instead, source } of hostedRules) {
         const problem = operations.includes(operation) ? broken((call ?? {}) as Record<string, unknown>) : undefined;
         if (problem === undefined) continue;
         if (strict) throw new Refusal(status, "hosted_refuses", `${problem} ${instead} (strict: ${source})`);
-        if (logged.has(name)) continue;
+        if (logged.has(name) || (isOptional === true && isOwnClient)) continue;
         logged.add(name);
         log.warn("hosted_rule.violated", {
           operation,

@@ -12,6 +12,7 @@ import type { Output } from "../output/output.ts";
 import { showFindings } from "../training/findings.ts";
 import { loggersOf, logToOption, noteLoggers } from "../training/log-to.ts";
 import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
+import { type FinishedRecipe, showRecipeResult } from "../training/recipe-result.ts";
 import { cachedShare, StepLine } from "../training/step-line.ts";
 
 const loadCookbook = () => import("@tinklet/cookbook");
@@ -130,7 +131,8 @@ export const recipeRun: Command = {
       onEvent: follower(output, () => new Diagnosis()),
       onNote: (text) => output.note(text),
     });
-    return report(result, { folder, seconds: (performance.now() - since) / 1000 }, context);
+    const seconds = (performance.now() - since) / 1000;
+    return report(result, { recipe: name, hasTasks: recipe.tasks !== undefined, folder, seconds }, context);
   },
 };
 
@@ -165,11 +167,9 @@ function follower(output: Output, newDiagnosis: () => Diagnosis): (event: Recipe
   };
 }
 
-function report(
-  result: RecipeResult,
-  { folder, seconds }: { readonly folder: string; readonly seconds: number },
-  { output }: Context,
-): number {
+async function report(result: RecipeResult, about: Omit<FinishedRecipe, "result">, context: Context): Promise<number> {
+  const { output } = context;
+  const { folder, seconds } = about;
   output.endProgress();
   if (output.isJson) output.event({ type: "done", run: folder, seconds, ...result });
   if ("stopped" in result) {
@@ -177,9 +177,6 @@ function report(
     output.note(`Stopped: ${stopped}. ${onward(stopped)}`);
     return stopped === "interrupted" ? 130 : 0;
   }
-  if (output.isJson) return 0;
-  const { metric, before, after } = result;
-  output.line(`${metric}: ${before.toFixed(3)} before, ${after.toFixed(3)} after (${Math.round(seconds)} s).`);
-  output.line(`The run folder is ${folder}.`);
+  if (!output.isJson) await showRecipeResult({ ...about, result: result as FinishedRecipe["result"] }, context);
   return 0;
 }

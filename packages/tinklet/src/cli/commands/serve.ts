@@ -53,10 +53,19 @@ export const serve: Command = {
     },
     "no-studio": { type: "boolean", about: "serve the API without the studio" },
     strict: { type: "boolean", about: "reject what the hosted service is known to reject" },
+    detach: { type: "boolean", about: "run in the background; see tinklet status and tinklet stop" },
     log: { type: "string", choices: ["json", "pretty", "off"], about: "default: pretty on a terminal, else json" },
   },
-  examples: ["serve", "serve --model Qwen/Qwen3-0.6B --port 0"],
-  async run(input, { output, signal, dataDir, device, precision }) {
+  examples: ["serve", "serve --detach", "serve --model Qwen/Qwen3-0.6B --port 0"],
+  async run(input, context) {
+    if (input.flag("detach")) {
+      const { serveDetached } = await import("./serve-detached.ts");
+      return serveDetached(
+        process.argv.slice(2).filter((word) => word !== "--detach"),
+        context,
+      );
+    }
+    const { output, signal, dataDir, device, precision } = context;
     const server = await import("@tinklet/server");
     const [host, port, keyFile, budget, maxDisk] = [
       input.text("host"),

@@ -3,7 +3,10 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { basename, extname, join } from "node:path";
 import type {
+  AnswerPair,
   Diagnosis,
+  EarlyStopping,
+  Finding,
   MetricsRow,
   ModelPrice,
   PreparedData,
@@ -25,11 +28,13 @@ import { type Input, UsageError } from "../parse.ts";
 import { terminalPlot } from "../plot/plot-terminal.ts";
 import { resolveCheckpoint } from "../references.ts";
 import { checkFrom } from "../sampling.ts";
+import { type Asked, answersOf } from "../training/answers.ts";
 import { showFindings } from "../training/findings.ts";
 import { loggersOf, logToOption, noteLoggers } from "../training/log-to.ts";
 import { costOf, maxCostOptions, onward } from "../training/max-cost.ts";
-import { heldOutLoss, resultBlock } from "../training/result-block.ts";
+import { type HeldOutLoss, heldOutLoss, nextCommands, resultFacts, showAnswers } from "../training/result-block.ts";
 import { StepLine } from "../training/step-line.ts";
+import { defaultEpochs } from "../training/train-defaults.ts";
 import { trainOnOption } from "../training/train-on.ts";
 
 /** For the bundled model; the cookbook's rule is for billions of parameters and gives much lower rates. */
@@ -65,7 +70,11 @@ export const train: Command = {
       about: "learning rate schedule (default linear)",
     },
     "warmup-steps": { type: "string", value: "N", about: "steps of linear warmup (default 0)" },
-    epochs: { type: "string", value: "N", about: "passes over the data (default 1)" },
+    epochs: {
+      type: "string",
+      value: "N",
+      about: "passes over the data (default 1; small files: up to 10, for 50 steps)",
+    },
     "batch-size": { type: "string", value: "N", about: "examples per step (default 8)" },
     "max-steps": { type: "string", value: "N", about: "maximum number of steps" },
     "max-length": {
@@ -79,6 +88,12 @@ export const train: Command = {
       value: "X",
       about: "held-out examples: a share below 1, or a number (default 0.1)",
     },
+    "test-file": { type: "string", value: "FILE", about: "held-out examples from a file of their own" },
+    "stop-early": {
+      type: "string",
+      value: "N",
+      about: "stop when the test loss has not fallen in N evaluations (default: never)",
+    },
     "eval-every": { type: "string", value: "N", about: "steps between evaluations; 0 for none (default 10)" },
     "save-every": { type: "string", value: "N", about: "steps between checkpoints; 0 for the last only (default 20)" },
     seed: { type: "string", value: "N", about: "of the data order and the initial weights (default 0)" },
@@ -89,6 +104,7 @@ export const train: Command = {
   },
   examples: [
     "train data.jsonl --local --name bike",
+    "train data.jsonl --local --test-file test.jsonl --epochs 20 --stop-early 3",
     "train data.jsonl --model Qwen/Qwen3-8B --epochs 3 --dry-run",
     "train data.jsonl --local   # again: resumes",
     "train more.jsonl --local --from bike@step-20",
@@ -100,20 +116,32 @@ export const train: Command = {
     const name = input.runName("name");
     // A dry run needs the data folder only for the checkpoint of --from.
     context.keepsNothing = input.flag("dry-run") && input.text("from") === undefined;
-    const { model, settings, start } = await beginningOf(input, context);
+    const { model, settings: chosen, start } = await beginningOf(input, context);
+    const testFile = input.text("test-file");
+    if (testFile !== undefined && input.text("test-share") !== undefined)
+      throw new UsageError("--test-file and --test-share exclude each other");
+    const patience = input.integer("stop-early", 1);
     // With --max-length a dry run needs no server; without a key or a URL there is no server to ask for the context length.
     const counts = input.flag("dry-run") && (input.text("max-length") !== undefined || !context.hasServer);
     const needsServer = !context.isLocal && !counts;
     const ask = async (name: string) => (await context.service()).getTokenizer(name, { signal: context.signal });
     const tokenizer = await tokenizerFor(input, model, needsServer ? ask : undefined);
     const maxLength = input.integer("max-length", 2) ?? (await contextLength(model, input, context));
-    const { trainOn, testShare, ...training } = settings;
+    const { trainOn, testShare, ...training } = chosen;
     const { seed, batchSize } = training;
-    const prepare = { trainOn, testShare, seed, maxLength, onWarning: (text: string) => context.output.note(text) };
+    const testExamples = testFile === undefined ? undefined : await cookbook.readExamples(testFile);
+    const prepare = {
+      ...{ trainOn, testShare, seed, maxLength, testExamples },
+      onWarning: (text: string) => context.output.note(text),
+    };
     const data = await cookbook.prepareSupervised(file, tokenizer, prepare);
     const dataset = new cookbook.BatchedDataset(data.train, { batchSize, seed });
+    const folder = input.text("out") ?? join("runs", name ?? basename(file, extname(file)));
+    const epochs = chosen.epochs ?? (await recordedEpochs(folder)) ?? defaultEpochs(dataset.batchesPerEpoch);
+    const settings = { ...chosen, epochs };
     const totalSteps = cookbook.totalStepsOf({ dataset, ...settings });
-    const rate = input.number("learning-rate", 0) ?? (await usualRate(model));
+    const usual = await usualRate(model);
+    const rate = input.number("learning-rate", 0) ?? usual;
     const { price, limit } = await costOf(input, model.name);
 
     if (input.flag("dry-run")) {
@@ -123,35 +151,62 @@ export const train: Command = {
       return 0;
     }
     const learningRate = rate ?? missingRate(model);
-    const folder = input.text("out") ?? join("runs", name ?? basename(file, extname(file)));
     const { signal, output } = context;
+    const early = patience === undefined ? undefined : await earlyStopping(patience, folder, { data, settings });
+    const service = await context.service(model.serve);
     const loop = cookbook.runSupervised({
       ...training,
-      service: await context.service(model.serve),
+      ...{ epochs, service, keepBest: true },
       folder,
       baseModel: model.name,
       ...omitUndefined({ name, from: start }),
       data,
       learningRate,
-      settings: { max_length: maxLength ?? null, train_on: trainOn, test_share: testShare },
+      settings: {
+        ...{ max_length: maxLength ?? null, train_on: trainOn, test_share: testFile === undefined ? testShare : 0 },
+        ...omitUndefined({ test_file: testFile }),
+      },
+      ...(early === undefined ? {} : { stopWhen: ({ metrics }: { metrics: MetricsRow }) => early.observe(metrics) }),
       signal,
       ...(limit === undefined ? {} : { beforeStep: cookbook.budget(limit.price, limit.maxCost) }),
     });
     noteLoggers(loggers, folder, output);
     const startMs = performance.now();
-    const result = await follow(
-      cookbook.withLoggers(loop, loggers, { onWarning: (text) => output.note(text) }),
+    const run = cookbook.RunFolder.at(folder);
+    const rates = input.text("learning-rate") === undefined ? undefined : usual;
+    const findings = [...cookbook.dataFindings(data), cookbook.learningRateFinding(learningRate, rates) ?? []].flat();
+    const result =
+      early?.reason === undefined
+        ? await follow(
+            cookbook.withLoggers(loop, loggers, { onWarning: (text) => output.note(text) }),
+            {
+              ...{ folder, findings, diagnosis: new cookbook.Diagnosis() },
+              fresh: introduction(data, totalSteps, model, { ...settings, learningRate }),
+            },
+            context,
+          )
+        : { nextStep: (await run.readMetrics()).length, totalSteps, stopped: early.reason };
+    const isEarly = early?.reason !== undefined && result.stopped === early.reason;
+    // Also for a run that was already complete, because its export may have failed.
+    if ((isEarly || result.nextStep === result.totalSteps) && !input.flag("no-export"))
+      await exportAdapter(run, context);
+    return report(
+      run,
+      result,
       {
-        folder,
-        fresh: introduction(data, totalSteps, model, settings.rank, learningRate),
-        diagnosis: new cookbook.Diagnosis(),
+        data,
+        price,
+        startMs,
+        isEarly,
+        testFile,
+        service,
+        tokenizer,
+        model: model.name,
+        start,
+        contextLength: maxLength,
       },
       context,
     );
-    const run = cookbook.RunFolder.at(folder);
-    // Also for a run that was already complete, because its export may have failed.
-    if (result.nextStep === result.totalSteps && !input.flag("no-export")) await exportAdapter(run, context);
-    return report(run, result, { data, price, startMs }, context);
   },
 };
 
@@ -162,7 +217,7 @@ function settingsOf(input: Input) {
     rank: input.integer("rank", 1) ?? 32,
     schedule: (input.text("schedule") ?? "linear") as Schedule,
     warmupSteps: input.integer("warmup-steps", 0) ?? 0,
-    epochs: input.integer("epochs", 1) ?? 1,
+    epochs: input.integer("epochs", 1),
     batchSize: input.integer("batch-size", 1) ?? 8,
     ...omitUndefined({ maxSteps }),
     trainOn: (input.text("train-on") ?? "all_answers") as TrainOn,
@@ -172,7 +227,29 @@ function settingsOf(input: Input) {
     seed: input.integer("seed", 0) ?? 0,
   };
 }
-export type TrainSettings = ReturnType<typeof settingsOf>;
+type ChosenSettings = ReturnType<typeof settingsOf>;
+export type TrainSettings = Omit<ChosenSettings, "epochs"> & { readonly epochs: number };
+
+/** The epochs of the run in a folder, so that the same command resumes it. */
+async function recordedEpochs(folder: string): Promise<number | undefined> {
+  const { RunFolder } = await import("@tinklet/cookbook");
+  const epochs = (await RunFolder.at(folder).readConfig())?.["num_epochs"];
+  return typeof epochs === "number" && Number.isInteger(epochs) && epochs > 0 ? epochs : undefined;
+}
+
+/** @throws {@link UsageError} if nothing is evaluated */
+async function earlyStopping(
+  patience: number,
+  folder: string,
+  { data, settings }: { readonly data: PreparedData; readonly settings: TrainSettings },
+): Promise<EarlyStopping> {
+  if (data.test.length === 0 || settings.evalEvery === 0)
+    throw new UsageError(
+      "--stop-early needs held-out examples and evaluations (--test-share, --test-file, --eval-every)",
+    );
+  const { EarlyStopping, RunFolder } = await import("@tinklet/cookbook");
+  return new EarlyStopping(patience, await RunFolder.at(folder).readMetrics());
+}
 
 /** The start of the run: a base model, or the checkpoint of `--from`, which determines base model and rank. */
 async function beginningOf(
@@ -180,7 +257,7 @@ async function beginningOf(
   context: Context,
 ): Promise<{
   readonly model: ChosenModel;
-  readonly settings: TrainSettings;
+  readonly settings: ChosenSettings;
   /** The checkpoint of `--from`. */
   readonly start?: string;
 }> {
@@ -228,8 +305,7 @@ function introduction(
   data: PreparedData,
   totalSteps: number,
   model: ChosenModel,
-  rank: number,
-  learningRate: number,
+  { rank, learningRate, epochs }: Pick<TrainSettings, "rank" | "epochs"> & { readonly learningRate: number },
 ): string {
   const { summary, test } = data;
   const lost = [
@@ -238,14 +314,19 @@ function introduction(
   ];
   return [
     `${counted(data.train.length, "example")} to train on, ${test.length} to test on${lost.length === 0 ? "" : ` (${lost.join(", ")})`}.`,
-    `${counted(totalSteps, "step")} of LoRA rank ${rank} over ${model.name}, learning rate ${Number(learningRate.toPrecision(3))}.`,
+    `${counted(totalSteps, "step")} (${counted(epochs, "epoch")}) of LoRA rank ${rank} over ${model.name}, learning rate ${Number(learningRate.toPrecision(3))}.`,
   ].join("\n");
 }
 
 /** Runs the loop and prints its events. */
 async function follow(
   loop: ReturnType<typeof import("@tinklet/cookbook").runSupervised>,
-  about: { readonly folder: string; readonly fresh: string; readonly diagnosis: Diagnosis },
+  about: {
+    readonly folder: string;
+    readonly fresh: string;
+    readonly diagnosis: Diagnosis;
+    readonly findings: readonly Finding[];
+  },
   { output, signal }: Context,
 ): Promise<SupervisedResult> {
   let line: StepLine | undefined;
@@ -254,6 +335,7 @@ async function follow(
     () => output.note("\nStopping after the steps under way; once more to stop at once."),
     { once: true },
   );
+  const { bestName } = await import("@tinklet/cookbook");
   for await (const event of loop) {
     if (event.type === "done") {
       output.endProgress();
@@ -269,12 +351,14 @@ async function follow(
           ? about.fresh
           : `Resuming ${about.folder} at step ${startStep + 1} of ${totalSteps} from ${resumeFrom.state_path}`,
       );
+      if (resumeFrom === undefined) showFindings(about.findings, output);
       output.progress("Making the trainer …");
       continue;
     }
     if (event.type === "checkpoint") {
       output.event({ type: "checkpoint", ...event.record });
-      output.note(`Saved ${event.record.name}: ${event.record.sampler_path ?? event.record.state_path}`);
+      if (!bestName.test(event.record.name))
+        output.note(`Saved ${event.record.name}: ${event.record.sampler_path ?? event.record.state_path}`);
       continue;
     }
     if (event.type === "recovery") {
@@ -323,16 +407,29 @@ async function exportAdapter(run: RunFolder, context: Context): Promise<void> {
 async function report(
   run: RunFolder,
   result: SupervisedResult,
-  about: { readonly data: PreparedData; readonly price: ModelPrice | undefined; readonly startMs: number },
-  { output, isLocal, isAttached, studioUrl }: Context,
+  about: Asked & {
+    readonly data: PreparedData;
+    readonly price: ModelPrice | undefined;
+    readonly startMs: number;
+    /** Whether it ended by early stopping. */
+    readonly isEarly: boolean;
+    readonly testFile: string | undefined;
+  },
+  context: Context,
 ): Promise<number> {
-  const { data, price, startMs } = about;
+  const { data, price, startMs, isEarly, testFile } = about;
   const seconds = (performance.now() - startMs) / 1000;
   const rows = await run.readMetrics();
   const checkpoints = await run.readCheckpoints();
   const checkpoint = checkpoints.at(-1);
+  const isDone = isEarly || result.stopped === undefined;
+  const loss = heldOutLoss(rows, checkpoints);
+  const best = loss === undefined || loss.best.loss === loss.after ? undefined : loss.best.path;
+  const path = best ?? checkpoints.findLast((record) => record.sampler_path !== undefined)?.sampler_path;
+  const answers = isDone && path !== undefined ? await answersOf(path, about, context) : [];
+  const { output, isLocal, isAttached, studioUrl } = context;
+  if (isDone) await writeWhole(join(run.path, "result.json"), resultFile(rows, loss, answers));
   if (output.isJson) {
-    const loss = heldOutLoss(rows, checkpoints);
     output.event({
       type: "done",
       run: run.path,
@@ -343,6 +440,7 @@ async function report(
       test_nll_after: loss?.after ?? null,
       best_step: loss?.best.step ?? null,
       best_checkpoint: loss?.best.checkpoint ?? null,
+      answers,
       ...checkpoint,
     });
     return result.stopped === "interrupted" ? 130 : 0;
@@ -357,20 +455,45 @@ async function report(
     terminalPlot(series, { width: Math.min(output.width, 80), height: 10, style: output.style.bind(output) }),
   );
   output.line();
-  if (result.stopped !== undefined) {
+  if (result.stopped !== undefined && !isEarly) {
     output.line(
       `Stopped after step ${result.nextStep} of ${result.totalSteps}: ${result.stopped}. ${onward(result.stopped)}`,
     );
     return result.stopped === "interrupted" ? 130 : 0;
   }
   const finished = {
-    ...{ folder: run.path, rows, checkpoints, heldOut: data.test.length, seconds, isLocal },
+    ...{ folder: run.path, rows, checkpoints, heldOut: data.test.length, seconds, isLocal, testFile },
     cost: price === undefined ? undefined : await costOfRun(rows, data, price),
     studioUrl: isAttached ? studioUrl("/runs") : undefined,
   };
-  output.line(`Done. ${checkpoint?.sampler_path ?? checkpoint?.state_path ?? ""}`);
-  for (const line of resultBlock(finished)) output.line(line);
+  const end = isEarly ? `Stopped early, because ${result.stopped}.` : "Done.";
+  output.line(`${end} ${path ?? checkpoint?.state_path ?? ""}`);
+  for (const line of resultFacts(finished)) output.line(line);
+  showAnswers(answers, data.test.length === 0 ? "questions of the training data" : "held-out questions", output);
+  output.line();
+  for (const line of nextCommands(finished)) output.line(line);
   return 0;
+}
+
+/** The content of `result.json`, which the studio shows. */
+function resultFile(
+  rows: readonly MetricsRow[],
+  loss: HeldOutLoss | undefined,
+  answers: readonly AnswerPair[],
+): string {
+  const train = rows.flatMap((row) => row["train_mean_nll"] ?? []);
+  const { step, loss: value, checkpoint } = loss?.best ?? {};
+  return `${JSON.stringify(
+    {
+      ...{ metric: loss === undefined ? "train_mean_nll" : "test/nll", better: "lower" },
+      ...{ before: loss?.before ?? train[0] ?? null, after: loss?.after ?? train.at(-1) ?? null },
+      best: loss === undefined ? null : { step, value, checkpoint: checkpoint ?? null },
+      tokens: rows.reduce((sum, row) => sum + (row["num_tokens"] ?? 0), 0),
+      answers,
+    },
+    null,
+    2,
+  )}\n`;
 }
 
 async function costOfRun(rows: readonly MetricsRow[], data: PreparedData, price: ModelPrice): Promise<string> {

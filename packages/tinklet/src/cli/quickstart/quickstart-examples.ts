@@ -98,6 +98,9 @@ export async function quickstartByExamples(options: QuickstartOptions, context: 
   output.line(
     `\nThe loss on unseen conversations ${nllAfter < nllBefore ? "fell" : "rose"} from ${nllBefore.toFixed(2)} to ${nllAfter.toFixed(2)} (${change.toFixed(0)} %) in ${formatDuration(seconds)}.`,
   );
+  output.note(
+    `It is per token, as the loss of the steps, and higher: these ${heldOut.train.length} conversations are on topics that the training data does not have.`,
+  );
   output.line(`The adapter is in ${adapter}. Try next:\n`);
   output.line(`  npx tinklet chat --local --from ${run.path}`);
   output.line(`  npx tinklet plot ${run.path} --out loss.svg`);

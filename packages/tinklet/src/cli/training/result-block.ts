@@ -1,6 +1,7 @@
-/** The result block that ends `train`: loss before and after, the best checkpoint, time, tokens, cost, and the next commands. */
-import type { CheckpointRecord, MetricsRow } from "@tinklet/cookbook";
+/** The result block that ends `train`: loss before and after, the best checkpoint, answers, time, tokens, cost, and the next commands. */
+import type { AnswerPair, CheckpointRecord, MetricsRow } from "@tinklet/cookbook";
 import { counted, formatCount, formatDuration } from "../output/format.ts";
+import type { Output } from "../output/output.ts";
 
 /** A finished run. */
 export interface Finished {
@@ -16,13 +17,21 @@ export interface Finished {
   /** Link to the run in the studio of a running server. */
   readonly studioUrl?: string | undefined;
   readonly isLocal: boolean;
+  /** Test file, for the next command. */
+  readonly testFile?: string | undefined;
 }
 
 /** Losses on the held-out data, per token. */
 export interface HeldOutLoss {
   readonly before: number;
   readonly after: number;
-  readonly best: { readonly step: number; readonly loss: number; readonly checkpoint: string | undefined };
+  readonly best: {
+    /** Number of steps that the best weights were trained for; 0: not trained. */
+    readonly step: number;
+    readonly loss: number;
+    readonly checkpoint: string | undefined;
+    readonly path: string | undefined;
+  };
 }
 
 /** @returns `undefined` if the run was not evaluated at least twice */
@@ -35,23 +44,31 @@ export function heldOutLoss(
   if (first === undefined || last === undefined || first === last) return undefined;
   // On a tie the later step wins: it is the one that is saved.
   const { step, loss } = points.reduce((best, point) => (point.loss <= best.loss ? point : best));
-  const checkpoint =
-    step === last.step ? checkpoints.at(-1)?.name : checkpoints.find(({ name }) => Number(name) === step)?.name;
-  return { before: first.loss, after: last.loss, best: { step, loss, checkpoint } };
+  const saved = checkpoints.findLast(
+    ({ name, batch, final, sampler_path: path }) =>
+      path !== undefined &&
+      (final === true ? step === last.step : /^best(-\d+)?$/.test(name) ? batch === step : Number(name) === step),
+  );
+  const best = { step, loss, checkpoint: saved?.name, path: saved?.sampler_path };
+  return { before: first.loss, after: last.loss, best };
 }
 
-/** The lines of the block. */
-export function resultBlock(finished: Finished): string[] {
-  const { folder, rows, checkpoints, heldOut, seconds, cost, studioUrl } = finished;
-  const local = finished.isLocal ? " --local" : "";
+/** What `--from` takes for the best weights of a run. */
+export function bestReference(folder: string, loss: HeldOutLoss | undefined): string {
+  const name = loss?.best.checkpoint;
+  if (loss === undefined || name === undefined || loss.best.loss === loss.after) return folder;
+  return `${folder}:${name}`;
+}
+
+/** The facts of the block, one line each. */
+export function resultFacts(finished: Finished): string[] {
+  const { rows, checkpoints, heldOut, seconds, cost, studioUrl, folder } = finished;
   const loss = heldOutLoss(rows, checkpoints);
   const steps = rows.filter((row) => row["train_mean_nll"] !== undefined);
   const tokens = steps.reduce((sum, row) => sum + (row["num_tokens"] ?? 0), 0);
-  const from = loss?.best.checkpoint === undefined ? folder : `${folder}:${loss.best.checkpoint}`;
-  const isFinalBest = loss === undefined || loss.best.loss === loss.after;
   const facts: (readonly [label: string, text: string] | undefined)[] = [
     ["Result", loss === undefined ? trainingLoss(steps) : comparison(loss, heldOut)],
-    isFinalBest ? undefined : ["Best", bestText(loss.best)],
+    loss === undefined ? undefined : ["Best", bestText(loss, steps.length, folder)],
     [
       "Training",
       [
@@ -63,13 +80,40 @@ export function resultBlock(finished: Finished): string[] {
     cost === undefined ? undefined : ["Cost", cost],
     studioUrl === undefined ? undefined : ["Studio", studioUrl],
   ];
+  return facts.flatMap((fact) => (fact === undefined ? [] : [`${fact[0].padEnd(9)} ${fact[1]}`]));
+}
+
+/** The next commands. */
+export function nextCommands(finished: Finished): string[] {
+  const { folder, rows, checkpoints, isLocal, testFile } = finished;
+  const local = isLocal ? " --local" : "";
+  const from = shellWord(bestReference(folder, heldOutLoss(rows, checkpoints)));
   return [
-    ...facts.flatMap((fact) => (fact === undefined ? [] : [`${fact[0].padEnd(9)} ${fact[1]}`])),
-    "",
-    `  npx tinklet chat${local} --from ${isFinalBest ? folder : from}`,
-    `  npx tinklet studio ${folder}`,
-    `  npx tinklet export ${isFinalBest ? folder : from}${local} --format gguf --out model.gguf`,
+    `  npx tinklet chat${local} --from ${from}`,
+    testFile === undefined
+      ? `  npx tinklet studio ${shellWord(folder)}`
+      : `  npx tinklet eval ${shellWord(testFile)}${local} --from ${from} --base`,
+    `  npx tinklet export ${from}${local} --format gguf --out model.gguf`,
   ];
+}
+
+/** The word as a shell reads it. */
+export const shellWord = (text: string) => (/^[\w./:@=+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** Prints answers before and after training. */
+export function showAnswers(answers: readonly AnswerPair[], source: string, output: Output): void {
+  if (answers.length === 0) return;
+  output.line(`\nAnswers to ${source}:`);
+  for (const { question, before, after } of answers) {
+    output.line(`  ${output.style(oneLineOf(question), "dim")}`);
+    if (before !== undefined) output.line(`    before  ${oneLineOf(before)}`);
+    output.line(`    after   ${oneLineOf(after)}`);
+  }
+}
+
+function oneLineOf(text: string): string {
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length > 160 ? `${line.slice(0, 159)}…` : line;
 }
 
 const figure = (loss: number) => loss.toFixed(3);
@@ -79,12 +123,14 @@ function comparison({ before, after }: HeldOutLoss, heldOut: number): string {
   return `loss per token ${figure(before)} → ${figure(after)}, perplexity ${perplexity(before)} → ${perplexity(after)}, on ${counted(heldOut, "held-out example")}`;
 }
 
-function bestText({ step, loss, checkpoint }: HeldOutLoss["best"]): string {
-  const saved =
-    checkpoint === undefined
-      ? "no checkpoint was saved there: set --save-every to --eval-every"
-      : `checkpoint ${checkpoint}`;
-  return `loss per token ${figure(loss)} at step ${step} (${saved}). It rose after that, which is overfitting: train fewer steps, or use that checkpoint.`;
+function bestText(held: HeldOutLoss, steps: number, folder: string): string {
+  const { step, loss, checkpoint } = held.best;
+  const at = `loss per token ${figure(loss)} ${step === 0 ? "before training" : `after ${counted(step, "step")} of ${steps}`}`;
+  if (loss === held.after) return `${at}: the last weights, ${folder}`;
+  if (step === 0)
+    return `${at}. Training made it worse: choose a lower learning rate, or look at the data (npx tinklet inspect).`;
+  const saved = checkpoint === undefined ? "no checkpoint was saved there" : `kept as ${bestReference(folder, held)}`;
+  return `${at}, ${saved}. It rose after that, which is overfitting: train fewer steps, or use that checkpoint.`;
 }
 
 function trainingLoss(steps: readonly MetricsRow[]): string {

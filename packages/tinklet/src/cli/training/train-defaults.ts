@@ -1,0 +1,8 @@
+/** The default number of epochs: data of a few examples needs several to be learned. */
+
+/** Steps that a run has by default, if that takes no more than `maxEpochs`. docs/cli.md has the figures behind both. */
+const [leastSteps, maxEpochs] = [50, 10];
+
+/** @param stepsPerEpoch - batches of the training data */
+export const defaultEpochs = (stepsPerEpoch: number): number =>
+  Math.min(maxEpochs, Math.max(1, Math.ceil(leastSteps / stepsPerEpoch)));
