@@ -440,7 +440,7 @@ describe("what goes wrong", () => {
     const none = await tool.run(["run", "list"], { env: { TINKER_BASE_URL: server.url } });
     expect(none).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/TINKER_API_KEY or give --api-key-file.*add --local/),
+      stderr: expect.stringMatching(/TINKER_API_KEY or pass --api-key-file .*use --local/),
     });
   });
 

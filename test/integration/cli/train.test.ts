@@ -298,7 +298,7 @@ describe("train", () => {
       code: 1,
       stderr: expect.stringContaining("cannot resume: the server has no checkpoint"),
     });
-    expect(left.stderr).toContain(`(--from ${records()[0].state_path})`);
+    expect(left.stderr).toContain(`(--from "${records()[0].state_path}")`);
     const deleted = await tool.run(["run", "delete", "gone", "--yes"], { env });
     expect(deleted).toMatchObject({ code: 0, stdout: expect.stringContaining(runs[0] as string) });
     const lost = await tool.run(train("gone", "--eval-every", "0", "--max-steps", "4"), { env });
