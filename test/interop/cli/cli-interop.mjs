@@ -64,6 +64,17 @@ const comparable = (text) => {
   const keep = (key, value) => (value === null || key === "gigabyte_hours" ? undefined : value);
   return JSON.parse(text, keep);
 };
+/** Ours also has names of runs (docs/decisions/0023-names.md): everything else must be equal, and they must be there. */
+const ownFields = new Set(["name", "run_name", "reference"]);
+const withoutNames = (text) => {
+  let names = 0;
+  const value = JSON.parse(text, (key, field) => {
+    if (!ownFields.has(key)) return field;
+    if (typeof field === "string" && field !== "") names += 1;
+    return undefined;
+  });
+  return { names, text: JSON.stringify(value) };
+};
 const comparableCsv = (text) =>
   text.split("\r\n").map((line) => (line.includes(",storage,") ? line.replace(/[\d.e-]+$/, "") : line));
 
@@ -101,20 +112,57 @@ try {
     const hour = Math.floor(Date.now() / 3_600_000) * 3_600_000;
     const span = [hour, hour + 7_200_000].map((ms) => new Date(ms).toISOString().replace(".000", ""));
 
-    const same = async (args) => {
+    const same = async (args, { named = true } = {}) => {
       const { ok, detail } = await agree(theirs, ours, ["-f", "json", ...args], (a, b) => {
         if (a.status !== b.status || a.stdout === "" || b.stdout === "") return false;
-        return isDeepStrictEqual(comparable(a.stdout), comparable(b.stdout));
+        const own = withoutNames(b.stdout);
+        if (named && own.names === 0) return false;
+        return isDeepStrictEqual(comparable(a.stdout), comparable(own.text));
       });
       say(ok, `tinker ${version}: ${args.join(" ")} as JSON`, detail);
     };
-    const sameTable = async (args) => {
+    /**
+     * @param columnNames our names of columns that the official tool names differently or, where undefined, that ours does not have
+     * @param named ours has the run's name in the title and in rows of its own (`Name`)
+     */
+    const sameTable = async (args, { columnNames = {}, named = false } = {}) => {
       const { ok, detail } = await agree(theirs, ours, args, (a, b) => {
         const [columns = [], ...rows] = richRows(a.stdout);
-        const [ourColumns, ...ourRows] = plainRows(b.stdout, columns);
+        const kept = columns.flatMap((column, at) =>
+          column in columnNames && columnNames[column] === undefined
+            ? []
+            : [{ at, ours: columnNames[column] ?? column }],
+        );
+        // Cells of a column whose contents are names in ours cannot be equal: their number is that of the rows.
+        const isCompared = kept.map(({ at, ours: name }) => name === columns[at] || !named);
+        const cellsOf = (row, indices) => indices.filter((_, i) => isCompared[i]).map((at) => row[at]);
+        const [ourColumns, ...ourRows] = plainRows(
+          b.stdout,
+          kept.map(({ ours: name }) => name),
+        );
+        const ownRows = ourRows.filter(([first]) => !(named && first === "Name"));
         const title = a.stdout.trim().split("\n")[0].trim();
         const ourTitle = b.stdout.split("\n")[0].trim();
-        return rows.length > 0 && isDeepStrictEqual([columns, rows, title], [ourColumns, ourRows, ourTitle]);
+        const inOrder = (list) => list.map((cells) => JSON.stringify(cells)).sort();
+        return (
+          rows.length > 0 &&
+          isDeepStrictEqual(
+            kept.map(({ ours: name }) => name),
+            ourColumns,
+          ) &&
+          isDeepStrictEqual(
+            inOrder(
+              rows.map((row) =>
+                cellsOf(
+                  row,
+                  kept.map(({ at }) => at),
+                ),
+              ),
+            ),
+            inOrder(ownRows.map((row) => cellsOf(row, [...kept.keys()]))),
+          ) &&
+          (named ? title.split(": ")[0] === ourTitle.split(": ")[0] : title === ourTitle)
+        );
       });
       say(ok, `tinker ${version}: ${args.join(" ")} as a table`, detail);
     };
@@ -127,17 +175,17 @@ try {
         ["checkpoint", "list", "--run-id", run],
         ["checkpoint", "info", weights],
         ["checkpoint", "info", sampler],
-        ["billing", "usage", ...span],
       ])
         await same(args);
-      for (const args of [
-        ["run", "list"],
-        ["run", "list", "-c", "id,owner,checkpoint,checkpoint_time"],
-        ["run", "info", run],
-        ["checkpoint", "list", "--run-id", run],
-        ["checkpoint", "info", sampler],
-      ])
-        await sameTable(args);
+      await same(["billing", "usage", ...span], { named: false });
+      await sameTable(["run", "list"], { columnNames: { "Run ID": "Name" }, named: true });
+      await sameTable(["run", "list", "-c", "id,owner,checkpoint,checkpoint_time"]);
+      await sameTable(["run", "info", run], { named: true });
+      await sameTable(["checkpoint", "list", "--run-id", run], {
+        columnNames: { "Checkpoint ID": "Checkpoint", Type: "Files", Path: undefined },
+        named: true,
+      });
+      await sameTable(["checkpoint", "info", sampler], { named: true });
     };
     await both();
     // What one changes the other sees.
