@@ -72,7 +72,7 @@ export type TrainableRecord = CheckpointRecord & { readonly state_path: string }
  * A trainer from the newest checkpoint that the server has.
  *
  * @param create - makes a trainer from the path of a checkpoint
- * @returns no trainer where there is none; and the checkpoints that are gone
+ * @returns the trainer, if a checkpoint could be loaded, and the checkpoints that no longer exist
  */
 export async function newestTrainer(
   { run, service }: { readonly run: RunFolder; readonly service: Service },

@@ -1,6 +1,6 @@
 /**
  * Recovery of a run: when the server has lost the model, the run goes back to its newest checkpoint that still exists and takes the later
- * steps again. The data are at hand, so that a deterministic run ends with the weights of an undisturbed one. Each break is a line of
+ * steps again. The loop still has the data, so a deterministic run ends with the weights of an undisturbed one. Each break is a line of
  * `recoveries.jsonl`. docs/decisions/0024-recovery.md has the reasons.
  */
 import { type Clock, InvalidInputError, systemClock, TinkerError } from "@tinklet/sdk";

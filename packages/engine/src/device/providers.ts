@@ -1,7 +1,7 @@
 /** The differences between onnxruntime's providers: session options, memory of tensors, and missing operations. */
 import type { Graph } from "../graph/graph.ts";
 import { lowerForCuda, lowerForWebGpu, withBfloat16Weights } from "../onnx/lower.ts";
-import type { Device, DevicePlan } from "../runtime/device.ts";
+import { cpuSlot, type Device, type DevicePlan } from "../runtime/device.ts";
 import type { Precision } from "../types.ts";
 import type { OrtApi, Pointer } from "./ort-api.ts";
 
@@ -85,7 +85,7 @@ const webgpu = (index: number): Provider => ({
   plan: {
     trainingTokens: 2048,
     mostTrainingTokens: 8192,
-    slot: { bytes: 24e6, rows: 512 },
+    slot: cpuSlot,
     promptTokens: 1024,
     sequences: 32,
   },
@@ -109,7 +109,7 @@ const cpu = (): Provider => ({
   plan: {
     trainingTokens: 1024,
     mostTrainingTokens: 4096,
-    slot: { bytes: 24e6, rows: 512 },
+    slot: cpuSlot,
     promptTokens: 256,
     sequences: 32,
   },

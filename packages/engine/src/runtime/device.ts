@@ -58,6 +58,9 @@ export interface BusTraffic {
   readonly fromDevice: number;
 }
 
+/** Slots of the head on a CPU: what fits the last-level cache of common machines. Products with more rows are no faster there. */
+export const cpuSlot = { bytes: 24e6, rows: 512 } as const;
+
 /** Sizes of runs that use a device efficiently. */
 export interface DevicePlan {
   /** Tokens of a training run; larger runs are no faster per token. */

@@ -6,6 +6,7 @@ import { EngineError } from "../errors.ts";
 import type { Dtype } from "../graph/graph.ts";
 import {
   checkUsable,
+  cpuSlot,
   type Device,
   type DeviceCompileOptions,
   type DeviceOutputs,
@@ -110,7 +111,7 @@ export function createInterpreterDevice(options: InterpreterDeviceOptions = {}):
     plan: {
       trainingTokens: 64,
       mostTrainingTokens: 128,
-      slot: { bytes: 24e6, rows: 512 },
+      slot: cpuSlot,
       promptTokens: 64,
       sequences: 8,
       ...options.plan,

@@ -6,7 +6,7 @@ import { type Adapter, type AdapterWeights, adapterInputs } from "../adapter/ada
 import { DeviceError, MemoryError } from "../errors.ts";
 import type { LoadedModel } from "../model/load.ts";
 import { RopeCache } from "../model/rope.ts";
-import type { DeviceOutputs, DevicePlan, DeviceProgram, RunInput } from "../runtime/device.ts";
+import { cpuSlot, type DeviceOutputs, type DevicePlan, type DeviceProgram, type RunInput } from "../runtime/device.ts";
 import { f32, i32, type Runtime, type Value } from "../runtime/runtime.ts";
 import type { LossFnName, LossRequest, LossResult } from "../types.ts";
 import { type CheckedDatum, checkRequest } from "./data.ts";
@@ -38,8 +38,7 @@ import { unembeddingInputs } from "./unembedding-sums.ts";
 const cpuPlan: Pick<DevicePlan, "trainingTokens" | "mostTrainingTokens" | "slot"> = {
   trainingTokens: 1024,
   mostTrainingTokens: 4096,
-  // What fits the last-level cache of common machines. Products with more rows are no faster.
-  slot: { bytes: 24e6, rows: 512 },
+  slot: cpuSlot,
 };
 /** Number of keys per query above which the attention probabilities are larger than a layer's other activations. */
 const manyKeys = 512;

@@ -347,7 +347,7 @@ class Desk {
   }
 }
 
-/** A connection to a listening process; undefined if there is none. */
+/** A connection to the listening process; undefined if no process listens. */
 function dial(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
     const socket = net.connect(path);

@@ -58,7 +58,7 @@ const isNamed = (sql: Sql, tenant: string, name: string): boolean =>
 const maxNumber = 2 ** 40;
 
 /**
- * `wanted`, or `wanted-N` with a free N. Finds N by doubling and bisection, which takes at most 80 lookups however many names are taken. N is
+ * `wanted`, or `wanted-N` with a free N. Finds N by doubling and bisection, which takes at most 80 lookups for any number of taken names. N is
  * the lowest free number unless there are gaps.
  */
 export function freeName(wanted: string, isTaken: (name: string) => boolean): string {

@@ -1,6 +1,6 @@
 /** The default number of epochs: data of a few examples needs several to be learned. */
 
-/** Steps that a run has by default, if that takes no more than `maxEpochs`. docs/cli.md has the figures behind both. */
+/** Small data are repeated until a run has `leastSteps` steps, for at most `maxEpochs` epochs. docs/cli.md has the figures behind both. */
 const [leastSteps, maxEpochs] = [50, 10];
 
 /** @param stepsPerEpoch - batches of the training data */
