@@ -8,17 +8,18 @@
 import type { Server, Socket } from "node:net";
 import { onAbort } from "@tinklet/wire/abort";
 import { systemClock } from "@tinklet/wire/clock";
-import { entropy } from "@tinklet/wire/entropy";
+import { entropy, randomHex } from "@tinklet/wire/entropy";
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { describe } from "@tinklet/wire/options";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { Release } from "../../transport/byte-budget.ts";
 
 const { createHash } = nodeBuiltin<typeof import("node:crypto")>("node:crypto");
-const { lstatSync, mkdirSync, rmdirSync, statSync, unlinkSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
+const { lstatSync, mkdirSync, renameSync, rmdirSync, statSync, unlinkSync } =
+  nodeBuiltin<typeof import("node:fs")>("node:fs");
 const net = nodeBuiltin<typeof import("node:net")>("node:net");
 const { tmpdir, userInfo } = nodeBuiltin<typeof import("node:os")>("node:os");
-const { join } = nodeBuiltin<typeof import("node:path")>("node:path");
+const { dirname, join } = nodeBuiltin<typeof import("node:path")>("node:path");
 
 /** Sockets and processes are outside of a client's clock. `background` does not keep the process alive. */
 const background = systemClock();
@@ -37,6 +38,9 @@ const ownershipMs = 2_000;
 const longestLine = 100;
 const largestNumber = 1_000_000;
 
+/** Windows has pipes without a file: they end with their process, and only their user may connect. */
+const isPipe = process.platform === "win32";
+
 /** Limits that all processes of a machine keep together. */
 export interface SharedLimits {
   /** Maximum number of samples between submission and result, over all processes; the lowest value of the connected processes counts. */
@@ -54,11 +58,17 @@ interface Account {
   readonly credential: string;
 }
 
+/** Times in milliseconds; shorter in tests. */
+interface Timing {
+  readonly takeoverMs: number;
+  readonly ownershipMs: number;
+}
+
 /** @throws {@link InvalidInputError} or {@link TinkerError} when the socket cannot be used. */
 export async function openSharedLimit(
   limits: SharedLimits,
   account: Account,
-  options: { readonly takeoverMs?: number } = {},
+  options: Partial<Timing> = {},
 ): Promise<SharedLimit> {
   const { maxSamples } = limits;
   if (!Number.isSafeInteger(maxSamples) || maxSamples < 1 || maxSamples > largestNumber)
@@ -66,46 +76,68 @@ export async function openSharedLimit(
       "sharedLimits.maxSamples",
       `(or TINKLET_SHARED_SAMPLES) must be an integer from 1 to ${largestNumber}, got ${describe(maxSamples)}`,
     );
-  const limit = new SharedLimit(socketPath(limits.folder, account), maxSamples, options.takeoverMs ?? takeoverMs);
+  const limit = new SharedLimit(socketPath(limits.folder, account), maxSamples, {
+    takeoverMs,
+    ownershipMs,
+    ...options,
+  });
   await limit.connect();
   return limit;
 }
 
-/** The socket's path; makes its folder. The name contains a hash, because it is visible to other programs. */
+/** The socket's path. The name contains a hash, because it is visible to other programs. */
 function socketPath(folder: string | undefined, { baseUrl, credential }: Account): string {
   const name = createHash("sha256").update(`${baseUrl}\n${credential}`).digest("hex").slice(0, 16);
-  if (process.platform === "win32") return `\\\\.\\pipe\\tinklet-${userInfo().username}-${name}`;
+  if (isPipe) return `\\\\.\\pipe\\tinklet-${userInfo().username}-${name}`;
   const chosen = folder ?? join(tmpdir(), `tinklet-limits-${process.getuid?.() ?? "user"}`);
   const path = join(chosen, `${name}.sock`);
-  const hint = "Set sharedLimits.folder to a short path of a folder that belongs to you.";
   if (Buffer.byteLength(path) > longestPath)
     throw new InvalidInputError(
       "sharedLimits.folder",
       `makes a socket's path of ${Buffer.byteLength(path)} bytes, the limit is ${longestPath}`,
-      { hint },
+      { hint: folderHint },
     );
-  try {
-    mkdirSync(chosen, { recursive: true, mode: 0o700 });
-    const { uid, mode } = statSync(chosen);
-    if (lstatSync(chosen).isSymbolicLink() || uid !== process.getuid?.() || (mode & 0o077) !== 0)
-      throw new TinkerError(`${chosen} must be a folder of this user with mode 700.`, { code: "shared_limit", hint });
-  } catch (cause) {
-    if (cause instanceof TinkerError) throw cause;
-    throw new TinkerError(`The shared limit cannot use ${chosen}: ${(cause as Error).message}`, {
-      code: "shared_limit",
-      hint,
-      cause,
-    });
-  }
   return path;
+}
+
+const folderHint = "Set sharedLimits.folder to a short path of a folder that belongs to you.";
+
+/** Makes the folder of the socket, if it does not exist: cleaners of temporary folders remove it. @throws {@link TinkerError} */
+function makeFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const { uid, mode } = statSync(folder);
+  if (lstatSync(folder).isSymbolicLink() || uid !== process.getuid?.() || (mode & 0o077) !== 0)
+    throw new TinkerError(`${folder} must be a folder of this user with mode 700.`, {
+      code: "shared_limit",
+      hint: folderHint,
+    });
+}
+
+/** The error for a socket, lock or folder that cannot be used: another attempt would fail in the same way. */
+function unusable(path: string, cause: unknown): TinkerError {
+  if (cause instanceof TinkerError) return cause;
+  return new TinkerError(`The shared limit cannot use ${path}: ${(cause as Error).message}`, {
+    code: "shared_limit",
+    hint: folderHint,
+    cause,
+  });
+}
+
+const closed = () =>
+  new TinkerError("The client was closed while the call waited for a shared slot.", { code: "closed" });
+
+/** A call that waits for a slot. */
+interface Waiter {
+  enter(): void;
+  fail(error: Error): void;
 }
 
 /** One process's part of a shared limit. */
 export class SharedLimit {
   readonly #path: string;
   readonly #limit: number;
-  readonly #takeoverMs: number;
-  readonly #waiters = new Set<() => void>();
+  readonly #timing: Timing;
+  readonly #waiters = new Set<Waiter>();
   #held = 0;
   #socket: Socket | undefined;
   #desk: Desk | undefined;
@@ -113,10 +145,10 @@ export class SharedLimit {
   #wasConnected = false;
   #closed = false;
 
-  constructor(path: string, limit: number, takeoverMs: number) {
+  constructor(path: string, limit: number, timing: Timing) {
     this.#path = path;
     this.#limit = limit;
-    this.#takeoverMs = takeoverMs;
+    this.#timing = timing;
   }
 
   /** Slots that this process holds. */
@@ -134,28 +166,52 @@ export class SharedLimit {
     return this.#desk !== undefined;
   }
 
-  /** Waits for a slot. An aborted call leaves the queue. */
+  /**
+   * Waits for a slot. An aborted call leaves the queue.
+   *
+   * @throws {@link TinkerError} when the socket cannot be used, or the limit is closed
+   */
   acquire(signal?: AbortSignal): Promise<Release> {
     if (signal?.aborted) return Promise.reject(signal.reason);
+    if (this.#closed) return Promise.reject(closed());
     return new Promise((resolve, reject) => {
-      const enter = () => {
-        forget();
-        let isHeld = true;
-        resolve(() => {
-          if (!isHeld) return;
-          isHeld = false;
-          this.#release();
-        });
+      const waiter: Waiter = {
+        enter: () => {
+          forget();
+          let isHeld = true;
+          resolve(() => {
+            if (!isHeld) return;
+            isHeld = false;
+            this.#release();
+          });
+        },
+        fail: (error) => {
+          forget();
+          reject(error);
+        },
       };
       const forget = onAbort(signal, () => {
-        this.#waiters.delete(enter); // its slot is given back when it comes
+        this.#waiters.delete(waiter); // its slot is given back when it comes
         this.#keepAlive();
         reject(signal?.reason);
       });
-      this.#waiters.add(enter);
+      this.#waiters.add(waiter);
       this.#keepAlive();
-      this.#send("w 1");
+      if (this.#socket === undefined) this.#reconnect();
+      else this.#send("w 1");
     });
+  }
+
+  /** Connects again. If that is impossible, the calls that wait fail, and the next call tries again. */
+  #reconnect(): void {
+    this.connect().catch((error: Error) => this.#failAll(error));
+  }
+
+  #failAll(error: Error): void {
+    const waiters = [...this.#waiters];
+    this.#waiters.clear();
+    this.#keepAlive();
+    for (const waiter of waiters) waiter.fail(error);
   }
 
   #release(): void {
@@ -172,7 +228,7 @@ export class SharedLimit {
         continue;
       }
       this.#waiters.delete(first);
-      first();
+      first.enter();
     }
     this.#keepAlive();
   }
@@ -198,7 +254,7 @@ export class SharedLimit {
 
   async #connect(): Promise<void> {
     while (!this.#closed) {
-      const socket = (await dial(this.#path)) ?? (await this.#elect());
+      const socket = await this.#attempt();
       if (socket === undefined) {
         await waiting.sleep(retryMs * (0.5 + entropy.fraction()));
         continue;
@@ -206,6 +262,18 @@ export class SharedLimit {
       if (this.#closed) socket.destroy();
       else this.#use(socket);
       return;
+    }
+  }
+
+  /** A connection to the process that listens; nothing: try again. @throws {@link TinkerError} if trying again is of no use */
+  async #attempt(): Promise<Socket | undefined> {
+    try {
+      if (!isPipe) makeFolder(dirname(this.#path)); // before each connection: the folder of another user may have taken its place
+      const found = await dial(this.#path);
+      if (found === "absent") return await this.#elect();
+      return found === "busy" ? undefined : found;
+    } catch (cause) {
+      throw unusable(this.#path, cause);
     }
   }
 
@@ -218,7 +286,7 @@ export class SharedLimit {
     socket.on("close", () => {
       this.#socket = undefined;
       // The listening process has ended.
-      if (!this.#closed) void this.connect().catch(() => {});
+      if (!this.#closed) this.#reconnect();
     });
     this.#send(`h ${this.#limit} ${this.#held} ${this.#waiters.size}`);
     this.#keepAlive();
@@ -227,16 +295,22 @@ export class SharedLimit {
   /** Listens, if no process does. Returns a connection to the one that does then, or nothing: try again. */
   async #elect(): Promise<Socket | undefined> {
     const lock = `${this.#path}.lock`;
-    const isPipe = process.platform === "win32"; // a pipe ends with its process
     if (!isPipe && !takeLock(lock)) return undefined;
     try {
       const other = await dial(this.#path);
-      if (other !== undefined) return other;
-      if (!isPipe) remove(() => unlinkSync(this.#path));
-      const desk = new Desk(this.#path, this.#wasConnected ? this.#takeoverMs : 0);
+      if (other !== "absent") return other === "busy" ? undefined : other;
+      const desk = new Desk(
+        this.#path,
+        { ...this.#timing, takeoverMs: this.#wasConnected ? this.#timing.takeoverMs : 0 },
+        () => {
+          if (this.#desk === desk) this.#desk = undefined;
+        },
+      );
       if (!(await desk.listen())) return undefined;
       this.#desk = desk;
-      return await dial(this.#path);
+      if (this.#closed) desk.close();
+      const own = await dial(this.#path);
+      return typeof own === "string" ? undefined : own;
     } finally {
       if (!isPipe) remove(() => rmdirSync(lock));
     }
@@ -246,7 +320,7 @@ export class SharedLimit {
     this.#closed = true;
     this.#socket?.destroy();
     this.#desk?.close();
-    this.#desk = undefined;
+    this.#failAll(closed());
   }
 }
 
@@ -263,37 +337,58 @@ class Desk {
   readonly #path: string;
   readonly #server: Server;
   readonly #peers = new Set<Peer>();
+  readonly #onClose: () => void;
+  readonly #ownershipMs: number;
   #opensAtMs: number;
+  /** Identity of the socket's file; `undefined` until this process listens. */
+  #file: string | undefined;
 
-  constructor(path: string, graceMs: number) {
+  /** @param onClose - called when it closes, also by itself */
+  constructor(path: string, { takeoverMs: graceMs, ownershipMs: everyMs }: Timing, onClose: () => void) {
+    this.#ownershipMs = everyMs;
     this.#path = path;
+    this.#onClose = onClose;
     this.#opensAtMs = background.monotonic() + graceMs;
     this.#server = net.createServer((socket) => this.#serve(socket));
     this.#server.unref();
     if (graceMs > 0) background.timer(graceMs + 1, () => this.#deal());
   }
 
-  /** @returns whether it listens; false if another process was faster. */
-  listen(): Promise<boolean> {
-    return new Promise((resolve) => {
-      this.#server.once("error", () => resolve(false));
-      this.#server.listen(this.#path, () => {
-        this.#guard();
-        resolve(true);
+  /**
+   * Listens under a name of its own, which is then renamed over the shared one: Node deletes the file that a socket was bound to when it
+   * closes, and by then the shared name may be another process's.
+   *
+   * @returns whether it listens; false if another process was faster.
+   */
+  async listen(): Promise<boolean> {
+    const bound = isPipe ? this.#path : this.#path.replace(/\.sock$/, `.${randomHex(2)}`);
+    const isListening = await new Promise<boolean>((resolve, reject) => {
+      this.#server.once("error", (error: NodeJS.ErrnoException) => {
+        if (error.code === "EADDRINUSE") resolve(false);
+        else reject(error);
       });
+      this.#server.listen(bound, () => resolve(true));
     });
+    if (!isListening || isPipe) return isListening;
+    try {
+      renameSync(bound, this.#path);
+    } catch (error) {
+      this.#server.close();
+      throw error;
+    }
+    this.#file = identity(this.#path);
+    this.#guard();
+    return true;
   }
 
   /** Steps down if another process has replaced the socket's file: two desks would grant twice as many slots. */
   #guard(): void {
-    if (process.platform === "win32") return;
-    const own = inode(this.#path);
     let cancel = () => {};
     const check = () => {
-      if (inode(this.#path) === own) cancel = background.timer(ownershipMs, check);
+      if (identity(this.#path) === this.#file) cancel = background.timer(this.#ownershipMs, check);
       else this.close();
     };
-    cancel = background.timer(ownershipMs, check);
+    cancel = background.timer(this.#ownershipMs, check);
     this.#server.on("close", () => cancel());
   }
 
@@ -342,16 +437,28 @@ class Desk {
   }
 
   close(): void {
+    if (this.#file !== undefined && identity(this.#path) === this.#file) remove(() => unlinkSync(this.#path));
+    this.#file = undefined;
     this.#server.close();
     for (const { socket } of this.#peers) socket.destroy();
+    this.#onClose();
   }
 }
 
-/** A connection to the listening process; undefined if no process listens. */
-function dial(path: string): Promise<Socket | undefined> {
-  return new Promise((resolve) => {
+/** Errors of a connection to a path where no process listens. */
+const absentCodes = new Set(["ENOENT", "ECONNREFUSED", "ENOTSOCK"]);
+/** Errors that pass: a full queue of connections, too many open files, a listener that ends in this moment. */
+const busyCodes = new Set(["EAGAIN", "EBUSY", "ECONNRESET", "EMFILE", "ENFILE"]);
+
+/** A connection to the listening process; `absent` if no process listens. */
+function dial(path: string): Promise<Socket | "absent" | "busy"> {
+  return new Promise((resolve, reject) => {
     const socket = net.connect(path);
-    socket.once("error", () => resolve(undefined));
+    socket.once("error", (error: NodeJS.ErrnoException) => {
+      if (absentCodes.has(error.code ?? "")) resolve("absent");
+      else if (busyCodes.has(error.code ?? "")) resolve("busy");
+      else reject(error);
+    });
     socket.once("connect", () => {
       socket.on("error", () => {}); // followed by "close"
       resolve(socket);
@@ -377,14 +484,15 @@ function eachLine(socket: Socket, read: (kind: string, numbers: readonly number[
   });
 }
 
-/** Takes the lock of an election: a folder. One that is left over from a killed process is removed. */
+/** Takes the lock of an election: a folder. One that is left over from a killed process is removed, also if the clock was set back. */
 function takeLock(lock: string): boolean {
   try {
     mkdirSync(lock);
     return true;
-  } catch {
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
     remove(() => {
-      if (background.now() - statSync(lock).mtimeMs > staleLockMs) rmdirSync(lock);
+      if (Math.abs(background.now() - statSync(lock).mtimeMs) > staleLockMs) rmdirSync(lock);
     });
     return false;
   }
@@ -398,9 +506,11 @@ function remove(run: () => void): void {
   }
 }
 
-function inode(path: string): number | undefined {
+/** Identifies a file; with its time, because file systems give the number of a deleted file to the next one. */
+function identity(path: string): string | undefined {
   try {
-    return statSync(path).ino;
+    const { dev, ino, mtimeNs } = statSync(path, { bigint: true });
+    return `${dev}:${ino}:${mtimeNs}`;
   } catch {
     return undefined;
   }

@@ -1,9 +1,20 @@
 // Processes of one machine share a limit of concurrent samples. Each SharedLimit here is what one process has; they meet on a real socket.
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Release } from "../../transport/byte-budget.ts";
 import { openSharedLimit, type SharedLimit } from "./shared-limit.node.ts";
 
@@ -21,7 +32,7 @@ afterEach(() => {
 });
 
 async function member(folder: string, maxSamples: number, of = account): Promise<SharedLimit> {
-  const limit = await openSharedLimit({ maxSamples, folder }, of, { takeoverMs: 20 });
+  const limit = await openSharedLimit({ maxSamples, folder }, of, { takeoverMs: 20, ownershipMs: 20 });
   open.push(limit);
   return limit;
 }
@@ -125,6 +136,50 @@ describe.skipIf(process.platform === "win32")("SharedLimit", () => {
     mkdirSync(join(folder, `${name}.lock`));
     utimesSync(join(folder, `${name}.lock`), new Date(0), new Date(0));
     (await (await member(folder, 1)).acquire())();
+  });
+
+  it("a process whose socket was replaced steps down, and leaves the file of the one that replaced it", async () => {
+    const folder = newFolder();
+    const first = await member(folder, 1);
+    const socket = join(folder, readdirSync(folder)[0]!);
+    unlinkSync(socket);
+    const second = await member(folder, 1);
+    expect(second.isListening).toBe(true);
+    await vi.waitFor(() => expect(first.isListening).toBe(false));
+    await settled(first);
+    expect(existsSync(socket)).toBe(true);
+    expect(second.isListening).toBe(true);
+    const third = await member(folder, 1);
+    expect(third.isListening).toBe(false);
+    second.close();
+    expect(existsSync(socket)).toBe(false);
+  });
+
+  it("continues when its folder was deleted, as cleaners of temporary folders do", async () => {
+    const folder = newFolder();
+    const [first, second] = [await member(folder, 1), await member(folder, 1)];
+    rmSync(folder, { recursive: true });
+    first.close();
+    (await second.acquire())();
+    expect(second.isListening).toBe(true);
+  });
+
+  it("fails the calls that wait when the socket cannot be used any more, and those after the end", async () => {
+    const folder = newFolder();
+    const [first, second] = [await member(folder, 1), await member(folder, 1)];
+    const release = await first.acquire();
+    const waits = second.acquire();
+    renameSync(folder, `${folder}-moved`);
+    folders.push(`${folder}-moved`);
+    writeFileSync(folder, "");
+    first.close();
+    release();
+    await expect(waits).rejects.toMatchObject({ code: "shared_limit" });
+    await expect(second.acquire()).rejects.toMatchObject({ code: "shared_limit" });
+    rmSync(folder);
+    (await second.acquire())();
+    second.close();
+    await expect(second.acquire()).rejects.toMatchObject({ code: "closed" });
   });
 
   it("disconnects a peer that sends anything but its few words, and continues", async () => {
