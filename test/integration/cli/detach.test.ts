@@ -1,5 +1,5 @@
 // `serve --detach`, `status` and `stop` through the real executable: one server, a killed one, one that cannot start, and records of others.
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { Executable } from "./executable.ts";
@@ -47,7 +47,14 @@ it("starts once, is used by --local, shows its state, and stops; the next start 
   const listed = await tool.run(["model", "list", "--local", ...folder("one")]);
   expect(listed).toMatchObject({ code: 0, stderr: expect.stringContaining(`Using tinklet serve at ${url}`) });
   expect(readFileSync(join(tool.work, "one", "serve.log"), "utf8")).toContain("server.started");
-  expect(await json("stop", ...folder("one"))).toMatchObject({ code: 0, stopped_pid: pid });
+  // Two at once: the server gets both signals, and ends in order. One that comes later waits for the end.
+  const stops = await Promise.all([json("stop", ...folder("one")), json("stop", ...folder("one"))]);
+  expect(stops.map(({ code, state }) => [code, state])).toEqual([
+    [0, "stopped"],
+    [0, "stopped"],
+  ]);
+  expect(stops.map((one) => one.stopped_pid)).toContain(pid);
+  expect(readFileSync(join(tool.work, "one", "serve.log"), "utf8")).toContain("server.closed");
   expect(existsSync(join(tool.work, "one", "server.json"))).toBe(false);
   expect(await json("status", ...folder("one"))).toMatchObject({ code: 1, state: "none" });
   expect(await json("stop", ...folder("one"))).toMatchObject({ code: 0, stopped_pid: null });
@@ -76,6 +83,9 @@ it("a server that cannot start says why, with exit code 1", async () => {
     code: 1,
     stderr: expect.stringMatching(/The server did not start\. Port \d+ of 127\.0\.0\.1 is in use/),
   });
+  expect(readdirSync(join(tool.work, "other")).filter((name) => name.startsWith("serve."))).toEqual([
+    "serve.log.failed",
+  ]);
   const memory = await tool.run(["serve", "--detach", "--data-dir", "memory"]);
   expect(memory).toMatchObject({ code: 2, stderr: expect.stringContaining("--detach needs a data folder") });
   await json("stop", ...folder("taken"));
@@ -104,7 +114,7 @@ it("stop leaves alone what has not proved to be a tinklet serve of this user", a
       : [["public", /belongs to another user, or its record can be read by others/] as const]),
   ] as const) {
     expect(await json("status", ...folder(name)), name).toMatchObject({ code: 1 });
-    expect(await tool.run(["stop", ...folder(name)]), name).toMatchObject({
+    expect(await tool.run(["stop", "--timeout", "0", ...folder(name)]), name).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(message),
     });

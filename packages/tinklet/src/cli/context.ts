@@ -34,8 +34,11 @@ export class Context {
     this.#input = input;
     this.output = output;
     setMaxListeners(0, this.signal); // every pending call adds a listener
-    const onInterrupt = () => {
-      if (this.#interrupt.signal.aborted) process.exit(130); // second Ctrl-C: exit now
+    const onInterrupt = (sent: NodeJS.Signals) => {
+      if (this.#interrupt.signal.aborted) {
+        if (sent === "SIGTERM") return; // sent by programs, perhaps by two of them: it ends in order
+        process.exit(130); // second Ctrl-C: exit now
+      }
       this.#interrupt.abort(new DOMException("Interrupted.", "AbortError"));
     };
     process.on("SIGINT", onInterrupt);

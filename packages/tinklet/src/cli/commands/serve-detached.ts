@@ -1,6 +1,6 @@
 /** `serve --detach`: starts `tinklet serve` as a process of its own, and returns when it answers. */
 import { spawn } from "node:child_process";
-import { closeSync, mkdirSync, openSync, readFileSync, renameSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { folderUse } from "@tinklet/sdk/environment";
@@ -9,7 +9,7 @@ import { CliError } from "../output/explain.ts";
 import { UsageError } from "../parse.ts";
 import { showUse } from "./status.ts";
 
-/** Log of the detached server, in its data folder; the one before is kept with the ending `.1`. */
+/** Log of the detached server, in its data folder; the one before has the ending `.1`, that of a start that failed `.failed`. */
 const logFile = "serve.log";
 /** Bytes of the log that an error shows. */
 const shownBytes = 4000;
@@ -29,14 +29,12 @@ export async function serveDetached(args: readonly string[], context: Context): 
     });
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const log = join(dataDir, logFile);
-  try {
-    renameSync(log, `${log}.1`);
-  } catch {
-    // the first start
-  }
-  const descriptor = openSync(log, "w", 0o600);
+  // It gets its name when the server runs: until then another one may use the folder and its log.
+  const started = `${log}.${process.pid}`;
+  rmSync(started, { force: true });
+  const descriptor = openSync(started, "wx", 0o600);
   // The server writes one line to the pipe, when it is ready; everything else goes to the log.
-  const child = spawn(process.execPath, [process.argv[1] as string, ...args, "--json"], {
+  const child = spawn(process.execPath, [...process.execArgv, process.argv[1] as string, ...args, "--json"], {
     detached: true,
     stdio: ["ignore", "pipe", descriptor],
     windowsHide: true,
@@ -52,18 +50,32 @@ export async function serveDetached(args: readonly string[], context: Context): 
     child.once("error", reject);
   });
   signal.removeEventListener("abort", stop);
+  if (signal.aborted) rmSync(started, { force: true });
   signal.throwIfAborted();
   output.endProgress();
   if (!ready) {
-    const said = saidIn(log);
-    throw new CliError(`The server did not start. ${said === "" ? `See ${log}.` : said}`);
+    const failed = `${log}.failed`;
+    renameSync(started, failed);
+    const said = saidIn(failed);
+    throw new CliError(`The server did not start. ${said === "" ? `See ${failed}.` : said}`);
   }
+  keepLog(started, log);
   pipe.destroy();
   child.unref();
-  const started = await folderUse(dataDir);
-  if (started.state !== "running") throw new CliError(`The server ended after its start. See ${log}.`);
+  const now = await folderUse(dataDir);
+  if (now.state !== "running") throw new CliError(`The server ended after its start. See ${log}.`);
   if (!output.isJson) output.note(`Log: ${log}`);
-  return showUse(started, dataDir, context);
+  return showUse(now, dataDir, context);
+}
+
+/** Names the log of the new server, after renaming the one before. */
+function keepLog(started: string, log: string): void {
+  try {
+    renameSync(log, `${log}.1`);
+  } catch {
+    // the first start
+  }
+  renameSync(started, log);
 }
 
 /** What the server wrote for people: the log without its JSON lines. */

@@ -1,10 +1,11 @@
 /** `status` and `stop`: what uses the data folder of this machine, and the end of a `tinklet serve`. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { type FolderUse, folderUse, isProcessRunning } from "@tinklet/sdk/environment";
+import { type FolderUse, folderUse } from "@tinklet/sdk/environment";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { CliError } from "../output/explain.ts";
 import { UsageError } from "../parse.ts";
+import { hasEnded, startOf } from "../process-end.ts";
 
 /** A server finishes its steps and saves before it ends. */
 const defaultTimeout = 60;
@@ -29,10 +30,11 @@ export const stop: Command = {
   },
   examples: ["stop"],
   async run(input, context) {
-    const { output, signal } = context;
+    const { output } = context;
     const seconds = input.number("timeout", 0) ?? defaultTimeout;
+    const untilMs = performance.now() + seconds * 1000;
     const dataDir = folderOf(context);
-    const use = await folderUse(dataDir);
+    const use = await settledUse(dataDir, untilMs, context);
     if (use.state === "none" || use.state === "ended") {
       if (output.isJson) output.event({ state: "stopped", stopped_pid: null });
       else output.line(`No tinklet serve runs on ${dataDir}.`);
@@ -40,18 +42,18 @@ export const stop: Command = {
     }
     if (use.state !== "running") throw new CliError(...refusal(use, dataDir));
     output.progress(`Stopping process ${use.pid} …`);
+    const start = startOf(use.pid);
     try {
       process.kill(use.pid, "SIGTERM");
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code !== "ESRCH") throw cause; // it has just ended
     }
-    const untilMs = performance.now() + seconds * 1000;
-    while (isProcessRunning(use.pid)) {
+    while (!hasEnded(use.pid, start)) {
       if (performance.now() > untilMs)
         throw new CliError(`Process ${use.pid} has not ended within ${seconds} s.`, {
           hint: `It may be in a long step: run the command again with a larger --timeout, or end it at once with kill -9 ${use.pid}; the next start recovers.`,
         });
-      await sleep(pollMs, undefined, { signal });
+      await sleep(pollMs, undefined, { signal: context.signal });
     }
     output.endProgress();
     if (output.isJson) output.event({ state: "stopped", stopped_pid: use.pid });
@@ -59,6 +61,16 @@ export const stop: Command = {
     return 0;
   },
 };
+
+/** What uses the folder, after waiting for a server that starts or ends: it does not answer, for example when it is stopped twice. */
+async function settledUse(dataDir: string, untilMs: number, { output, signal }: Context): Promise<FolderUse> {
+  for (;;) {
+    const use = await folderUse(dataDir);
+    if (use.state !== "silent" || performance.now() > untilMs) return use;
+    output.progress(`Waiting for process ${use.pid}, which does not answer …`);
+    await sleep(pollMs, undefined, { signal });
+  }
+}
 
 function folderOf({ dataDir }: Context): string {
   if (dataDir === undefined) throw new UsageError("--data-dir memory keeps nothing: name a folder");
