@@ -207,6 +207,8 @@ test("prunes checkpoints of steps: only those of complete runs, and never best, 
   await save(complete, 5, "000015");
   for (const [i, name] of ["best", "final", "mine", "0005"].entries()) await save(complete, 6 + i, name);
   await save(complete, 10, "final", "save_weights_for_sampler");
+  await clock.advance(1000);
+  await save(complete, 11, "000020"); // continued after the final one, and interrupted
   await server.post(`training_runs/${complete}/checkpoints/weights/000015/publish`);
   const unfinished = await server.model(await server.session());
   await save(unfinished, 1, "000005");
@@ -225,9 +227,9 @@ test("prunes checkpoints of steps: only those of complete runs, and never best, 
     { runId: complete, runName: "run", checkpoint: "000005", files: 2 },
     { runId: complete, runName: "run", checkpoint: "000010", files: 1 },
   ]);
-  expect(await namesIn(folder!)).toEqual({ [complete]: 10, [unfinished]: 1 });
+  expect(await namesIn(folder!)).toEqual({ [complete]: 11, [unfinished]: 1 });
   expect(await folder!.prune({ steps: true })).toEqual(plan);
-  expect(await namesIn(folder!)).toEqual({ [complete]: 7, [unfinished]: 1 });
+  expect(await namesIn(folder!)).toEqual({ [complete]: 8, [unfinished]: 1 });
   expect((await folder!.plan({ steps: true })).steps).toEqual([]);
   expect([folder!.hasRun("run"), folder!.hasRun("run-2"), folder!.hasRun("run-3")]).toEqual([true, true, false]);
   expect((await folder!.prune({ run: "run-2" })).runs).toMatchObject([{ runId: unfinished, name: "run-2" }]);
@@ -237,8 +239,8 @@ test("prunes checkpoints of steps: only those of complete runs, and never best, 
     return again.get(`training_runs/${complete}/checkpoints`);
   });
   expect(json.checkpoints.map((one: { checkpoint_id: string }) => one.checkpoint_id).toSorted()).toEqual([
-    ...["sampler_weights/000010", "sampler_weights/final", "weights/000015", "weights/0005", "weights/best"],
-    ...["weights/final", "weights/mine"],
+    ...["sampler_weights/000010", "sampler_weights/final", "weights/000015", "weights/000020", "weights/0005"],
+    ...["weights/best", "weights/final", "weights/mine"],
   ]);
 });
 

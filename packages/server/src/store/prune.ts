@@ -65,7 +65,7 @@ export interface PruneOutcome {
 export function pruneRows(sql: Sql, which: PrunedRows, now: number): PruneOutcome {
   if ("steps" in which) {
     const steps = pruneSteps(sql, now);
-    const { samplers, states } = releaseEnded(sql, now, () => false);
+    const { samplers, states } = releaseEnded(sql, now, () => false, Number.MAX_SAFE_INTEGER);
     return { runs: [], steps, samplers, states, busy: [], bytes: unusedBytes(sql) };
   }
   const runs: PrunedRun[] = [];
@@ -93,8 +93,9 @@ export const hasRun = (sql: Sql, run: string): boolean =>
   sql.get(`SELECT 1 FROM models WHERE ${isRun}`, run, run, run) !== undefined;
 
 /**
- * Deletes the checkpoints that loops save on the way (`000020`) of runs that have a `final` one. Checkpoints with any other name stay, and so do
- * published ones, those that a sampler reads, and those of a run whose session may still train.
+ * Deletes the checkpoints that loops save on the way (`000020`) of runs that have a later `final` one. Checkpoints with any other name stay, and
+ * so do published ones, those that a sampler reads, and those of a run whose session may still train. Steps after the final one belong to a run
+ * that was continued under the same name: they may be all that is left of it.
  */
 function pruneSteps(sql: Sql, now: number): PrunedStep[] {
   const rows = sql.all<CheckpointRow & { readonly run_name: string | null }>(
@@ -106,7 +107,7 @@ function pruneSteps(sql: Sql, now: number): PrunedStep[] {
        AND NOT EXISTS (SELECT 1 FROM requests WHERE requests.model_id = run_id AND state = 'pending')
        AND EXISTS (SELECT 1 FROM models AS other JOIN checkpoints AS last ON last.run_id = other.id
          WHERE other.tenant = models.tenant AND (other.id = models.id OR other.name = models.name) AND last.name = 'final'
-           AND last.kind = checkpoints.kind)
+           AND last.kind = checkpoints.kind AND last.created_at >= checkpoints.created_at)
      ORDER BY run_id, checkpoints.name`,
     now - endedSessionMs,
   );

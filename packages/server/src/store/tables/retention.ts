@@ -12,7 +12,7 @@ export const samplerSilenceMs = 7 * day;
 /** The same for the states of its models. */
 export const stateSilenceMs = 30 * day;
 
-/** Rows per call; the next call handles the rest. */
+/** Rows per call of a server, which does other work meanwhile; the next call handles the rest. */
 const batch = 1000;
 
 const hasEnded = "(sessions.finished_at IS NOT NULL OR COALESCE(sessions.seen_at, sessions.created_at) < ?)";
@@ -28,15 +28,21 @@ export interface Released {
  * cannot be used again.
  *
  * @param isLoaded - whether the engine has a model in memory: its state is written when it is evicted, so it is skipped
+ * @param limit - maximum of samplers, and of models
  */
-export function releaseEnded(sql: Sql, now: number, isLoaded: (modelId: string) => boolean): Released {
+export function releaseEnded(
+  sql: Sql,
+  now: number,
+  isLoaded: (modelId: string) => boolean,
+  limit: number = batch,
+): Released {
   const samplers = sql.run(
     `DELETE FROM samplers WHERE id IN (
        SELECT samplers.id FROM samplers JOIN sessions ON sessions.id = session_id
        WHERE files_id IS NOT NULL AND model_path IS NULL AND ${hasEnded}
          AND NOT EXISTS (SELECT 1 FROM requests WHERE sampler_id = samplers.id AND requests.state = 'pending') LIMIT ?)`,
     now - samplerSilenceMs,
-    batch,
+    limit,
   ).changes;
   const models = sql
     .all<{ id: string }>(
@@ -44,7 +50,7 @@ export function releaseEnded(sql: Sql, now: number, isLoaded: (modelId: string) 
        WHERE models.state = 'ready' AND ${hasEnded}
          AND NOT EXISTS (SELECT 1 FROM requests WHERE model_id = models.id AND requests.state = 'pending') LIMIT ?`,
       now - stateSilenceMs,
-      batch,
+      limit,
     )
     .filter(({ id }) => !isLoaded(id));
   for (const { id } of models) unloadModel(sql, id);

@@ -91,7 +91,7 @@ export const dataPrune: Command = {
   options: {
     steps: {
       type: "boolean",
-      about: "checkpoints of steps (step-20) of runs that have a final one; best, final and other names stay",
+      about: "checkpoints of steps (step-20) before the run's final one; best, final and other names stay",
     },
     "older-than": {
       type: "string",
