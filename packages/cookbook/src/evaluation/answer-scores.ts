@@ -1,4 +1,5 @@
 /** Scores of one answer: equality with the expected one, a pattern, JSON validity, and the verdict of a judge model. */
+import { createContext, Script } from "node:vm";
 import type { Chat } from "@tinklet/models/chat";
 import { InvalidInputError } from "@tinklet/sdk";
 import type { Sampler } from "../clients.ts";
@@ -38,15 +39,43 @@ export const jsonScore: AnswerScore = {
   },
 };
 
+/** Time limit of one match: a pattern such as `(a+)+$` backtracks for years on a text of 50 characters. */
+const matchMs = 1_000;
+
 /**
  * Whether the answer matches a regular expression.
  *
- * @throws InvalidInputError for a pattern that is not one.
+ * @param limitMs - time limit of one match, in milliseconds. @defaultValue 1000
+ * @throws InvalidInputError for a pattern that is not one; its score throws it for a match that exceeds the time limit.
  */
-export function regexScore(pattern: string): AnswerScore {
+export function regexScore(pattern: string, limitMs: number = matchMs): AnswerScore {
+  const match = compiled(pattern);
+  return {
+    name: "regex",
+    score: (answer) => {
+      try {
+        return match(answer, limitMs);
+      } catch (cause) {
+        if ((cause as NodeJS.ErrnoException).code !== "ERR_SCRIPT_EXECUTION_TIMEOUT") throw cause;
+        throw new InvalidInputError(
+          "regex",
+          `took more than ${limitMs} ms to match an answer of ${answer.length} characters: ${pattern}`,
+          { hint: "Avoid repetitions within repetitions, such as (a+)+, and alternatives that begin alike.", cause },
+        );
+      }
+    },
+  };
+}
+
+/** A pattern as a function with a time limit. Only `vm` can interrupt a match. */
+function compiled(pattern: string): (text: string, limitMs: number) => boolean {
   try {
-    const compiled = new RegExp(pattern, "u");
-    return { name: "regex", score: (answer) => compiled.test(answer) };
+    const context = createContext({ pattern: new RegExp(pattern, "u"), text: "" });
+    const script = new Script("pattern.test(text)");
+    return (text, timeout) => {
+      context["text"] = text;
+      return script.runInContext(context, { timeout }) as boolean;
+    };
   } catch (cause) {
     throw new InvalidInputError("regex", `must be a regular expression: ${(cause as Error).message}`, { cause });
   }

@@ -115,6 +115,11 @@ describe("compareOnData", () => {
     await expect(run([{ name: "loss", score: () => 1 }])).rejects.toThrow(/got loss twice/);
     await expect(run([], [])).rejects.toThrow(/must not be empty/);
     expect(() => regexScore("(")).toThrow(/must be a regular expression/);
+    const item = { question: "" };
+    const { score } = regexScore("^(a+)+$", 20);
+    expect([score("aaa", item), score("b", item)]).toEqual([true, false]);
+    expect(() => score(`${"a".repeat(60)}b`, item)).toThrow(/took more than 20 ms to match an answer of 61 characters/);
+    expect(score("aaa", item)).toBe(true);
   });
 
   it("a judge sees question, expected answer and answer, and a reply without a number from 0 to 10 is not parsed", async () => {
