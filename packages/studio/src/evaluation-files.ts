@@ -12,6 +12,7 @@ const maxBytes = 200_000;
 const maxTextLength = 300;
 /** Maximum models and scores of one evaluation. */
 const maxColumns = 20;
+const maxSettings = 50;
 /** Maximum total length of the lines of one page of answers. */
 const maxPageBytes = 16 * 1024 * 1024;
 /** The latest time that a Date can represent. */
@@ -58,7 +59,7 @@ function evaluationOf(value: JsonValue, id: string): Evaluation | undefined {
     data: textOf(data),
     createdAt: new Date(Math.abs(time) <= latestDate ? time : 0),
     ...(isFigure(seconds) ? { seconds } : {}),
-    settings: isRow(settings) ? settings : {},
+    settings: isRow(settings) ? settingsOf(settings) : {},
     items: isCount(items) ? items : 0,
     scores: rowsOf(value["scores"]).map((score) => ({
       name: textOf(score["name"]),
@@ -72,6 +73,19 @@ function evaluationOf(value: JsonValue, id: string): Evaluation | undefined {
     results: rowsOf(value["results"]).map(figuresOf),
   };
 }
+
+/** Texts are truncated; a list or an object becomes its JSON as a text. */
+const settingsOf = (settings: RunFileRow): RunFileRow =>
+  Object.fromEntries(
+    Object.entries(settings)
+      .slice(0, maxSettings)
+      .map(([name, value]) => {
+        const isText = typeof value === "string" || typeof value === "object";
+        return [name.slice(0, maxTextLength), isText && value !== null ? shortText(value) : value];
+      }),
+  );
+const shortText = (value: JsonValue): string =>
+  (typeof value === "string" ? value : JSON.stringify(value)).slice(0, maxTextLength);
 
 function figuresOf(result: RunFileRow): Record<string, EvaluationFigure> {
   const found = Object.entries(result)

@@ -45,6 +45,17 @@ describe("evaluations in folders", () => {
     expect(await evaluations!.read("0000000000000000", page)).toBeUndefined();
   });
 
+  test("are complete in every list, also if several requests search at the same time", async () => {
+    for (let number = 0; number < 10; number++) await put(`evals/${number}`, valid);
+    const { evaluations } = await runFolders([root]);
+    const lists: Promise<readonly unknown[]>[] = [];
+    for (let number = 0; number < 40; number++) {
+      lists.push(evaluations!.list());
+      await new Promise((resolve) => setImmediate(resolve)); // the next one starts while these search
+    }
+    expect(new Set((await Promise.all(lists)).map(({ length }) => length))).toEqual(new Set([10]));
+  });
+
   test("are no run folders, and a folder without a valid eval.json is skipped", async () => {
     await put("a", "{");
     await put("b", { ...valid, format: "tinklet-eval/2" });
@@ -60,13 +71,21 @@ describe("evaluations in folders", () => {
   test("fields of the wrong type are left out, texts and lists are truncated", async () => {
     await put("a", {
       ...valid,
-      ...{ name: "n".repeat(5000), data: 7, created_at: "never", seconds: "long", items: -1, settings: [1] },
+      ...{ name: "n".repeat(5000), data: 7, created_at: "never", seconds: "long", items: -1 },
+      settings: {
+        ...Object.fromEntries(Array.from({ length: 100 }, (_, at) => [`s${at}`, at])),
+        s0: "x".repeat(900),
+        s1: [1],
+        s2: null,
+      },
       scores: [null, { name: 3, better: "sideways" }, ...Array.from({ length: 100 }, () => valid.scores[0])],
       models: "many",
       results: [{ exact: { mean: "high" }, other: { mean: 1, low: null, items: 0.5 } }, 7],
     });
     const [one] = await (await runFolders([root])).evaluations!.list();
-    expect(one).toMatchObject({ data: "", createdAt: new Date(0), items: 0, settings: {}, models: [] });
+    expect(one).toMatchObject({ data: "", createdAt: new Date(0), items: 0, models: [] });
+    expect(Object.keys(one!.settings)).toHaveLength(50);
+    expect(one!.settings).toMatchObject({ s0: "x".repeat(300), s1: "[1]", s2: null, s3: 3 });
     expect([one!.name.length, one!.scores.length, one!.seconds]).toEqual([300, 20, undefined]);
     expect(one!.scores[1]).toEqual({ name: "", better: "higher" });
     expect(one!.results).toEqual([{ other: { mean: 1 } }, {}]);

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import type { Dirent } from "node:fs";
 import { lstat, readdir, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
-import type { JsonValue, RunFileRow, RunFolderInfo, RunFolders } from "@tinklet/wire";
+import type { Evaluation, JsonValue, RunFileRow, RunFolderInfo, RunFolders } from "@tinklet/wire";
 import { readAnswers, readEvaluation } from "./evaluation-files.ts";
 import { GrowingFile, GrowingLines, lastRows, type RowBounds, RowPage } from "./growing-lines.ts";
 import { MetricColumns } from "./metric-columns.ts";
@@ -19,6 +19,8 @@ import { readStepLog } from "./step-log.ts";
 /** Limits of the search for run folders: nesting depth and number. */
 const maxDepth = 3;
 const maxFolders = 500;
+/** Folders that a search looks into. */
+const maxVisited = 20_000;
 /** Maximum bytes of a configuration. */
 const maxConfigBytes = 1_000_000;
 /** Maximum rollout files of one folder. */
@@ -55,13 +57,13 @@ export async function runFolders(paths: readonly string[]): Promise<RunFolders> 
   }
   const known = new Map<string, OpenFolder>();
   /** Folders of evaluations by their id, as found by the last scan. */
-  const evaluations = new Map<string, string>();
+  let evaluations: ReadonlyMap<string, string> = new Map();
 
   const scan = async (): Promise<readonly OpenFolder[]> => {
-    const paths = new Map<string, string>();
-    evaluations.clear();
-    for (const root of roots) await findRuns(root, root, 0, { runs: paths, evaluations });
-    const folders = [...paths].map(([path, name]) => {
+    const found: Found = { runs: new Map(), evaluations: new Map(), folders: 0 };
+    for (const root of roots) await findRuns(root, root, 0, found);
+    evaluations = found.evaluations; // replaced at once, because several requests scan at the same time
+    const folders = [...found.runs].map(([path, name]) => {
       const id = idOf(path);
       let folder = known.get(id);
       if (folder === undefined) {
@@ -84,8 +86,12 @@ export async function runFolders(paths: readonly string[]): Promise<RunFolders> 
     evaluations: {
       list: async () => {
         await scan();
-        const found = await Promise.all([...evaluations].map(([id, path]) => readEvaluation(path, id)));
-        return found.filter((one) => one !== undefined).sort((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
+        const found: Evaluation[] = [];
+        for (const [id, path] of evaluations) {
+          const one = await readEvaluation(path, id); // one after the other: parsing is work of the main thread
+          if (one !== undefined) found.push(one);
+        }
+        return found.sort((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
       },
       read: async (id, page) => {
         if (!evaluations.has(id)) await scan();
@@ -132,12 +138,15 @@ interface Found {
   readonly runs: Map<string, string>;
   /** Paths of evaluations by their id. */
   readonly evaluations: Map<string, string>;
+  /** Number of folders that were looked into. */
+  folders: number;
 }
 
 /** Finds folders with metrics or an evaluation at or below a root; symbolic links are not followed. */
 async function findRuns(root: string, path: string, depth: number, into: Found): Promise<void> {
   const { runs, evaluations } = into;
-  if (runs.size >= maxFolders && evaluations.size >= maxFolders) return;
+  if ((runs.size >= maxFolders && evaluations.size >= maxFolders) || into.folders >= maxVisited) return;
+  into.folders++;
   const entries = await readdir(path, { withFileTypes: true }).catch((): Dirent[] => []);
   const has = (name: string) => entries.some((entry) => entry.isFile() && entry.name === name);
   if (has("eval.json") && evaluations.size < maxFolders) evaluations.set(idOf(path), path);
