@@ -294,11 +294,15 @@ export class ServiceClient {
     signal: AbortSignal,
     create: (state: FutureState, signal: AbortSignal) => Promise<ModelRequests>,
   ): Promise<TrainingClient> {
-    const { checkedRecovery, ModelRecovery, untracked } = await import("./training/recovery/model-recovery.ts");
+    const { checkedRecovery, continuing, ModelRecovery, untracked } = await import(
+      "./training/recovery/model-recovery.ts"
+    );
     const checked = checkedRecovery(recovery);
     const first = await create(state, signal);
     const recreate = (path: string | undefined) =>
-      path === undefined ? create(...untracked()) : this.#loadInto(path, true, { name, userMetadata }, ...untracked());
+      path === undefined
+        ? create(...untracked())
+        : this.#loadInto(path, true, { name, userMetadata: continuing(path, userMetadata) }, ...untracked());
     return new TrainingClient(
       first,
       (requests, onReplace) => new ModelRecovery({ requests, options: checked, recreate, onReplace }),

@@ -83,6 +83,18 @@ describe("recovery of a training client", () => {
     expect(events.flatMap((event) => (event.type === "recovery" ? [event.stage] : []))).toEqual(["lost", "recovered"]);
   });
 
+  it("says which checkpoint the new model continues, so that the server gives it the same name", async () => {
+    let losses = 1;
+    const { service, stub, run } = harness({
+      faults: (call) => (call.operation === "optimStep" && losses-- > 0 ? gone("model") : undefined),
+    });
+    const trainer = await run(service.createLoraTrainingClient({ ...model, name: "bike", recovery: {} }));
+    const { path } = await run(trainer.saveState("a"));
+    await run(trainer.optimStep());
+    const metadata = stub.callsOf("createModel").map(({ body }) => (body as { userMetadata: object }).userMetadata);
+    expect(metadata).toEqual([{ name: "bike" }, { name: "bike", resumed_from: path }]);
+  });
+
   it("gives up after maxAttempts with back-off, and every later call says so", async () => {
     const { service, clock, run, events } = harness({
       faults: (call) => (call.operation === "optimStep" && modelOf(call) !== undefined ? gone("model") : undefined),
@@ -128,6 +140,29 @@ describe("recovery of a training client", () => {
     isLost = true;
     const error = await run(failure(trainer.optimStep()));
     expect(error).toMatchObject({ code: "recovery_failed", message: expect.stringContaining("no checkpoint") });
+  });
+
+  it("gives up where a call cannot be repeated, and gives out no result of a model that lacks it", async () => {
+    let first: string | undefined;
+    const { service, stub, run } = harness({
+      faults: (call) => {
+        const id = modelOf(call);
+        if (first === undefined) return undefined;
+        // Why the call fails is known only after the results of the calls that follow it.
+        if (call.operation === "getTrainingRun") return { kind: "delivery", delivery: "stall" };
+        if (id === first) return gone("model");
+        return call.operation === "forwardBackward" ? { kind: "status", status: 404, body: "Not Found" } : undefined;
+      },
+    });
+    const trainer = await run(service.createLoraTrainingClient({ ...model, recovery: { maxAttempts: 3 } }));
+    await run(trainer.forwardBackward(batch(2), "cross_entropy"));
+    first = trainer.modelId;
+    const outcomes = await run(
+      Promise.allSettled(Array.from({ length: 20 }, (_, at) => trainer.optimStep({ learningRate: at }))),
+    );
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toEqual([]);
+    expect(await run(failure(trainer.optimStep()))).toMatchObject({ code: "recovery_failed" });
+    expect(stub.callsOf("createModel")).toHaveLength(1 + 3);
   });
 
   it("leaves a model alone that the caller has unloaded", async () => {

@@ -4,10 +4,11 @@
  * docs/decisions/0024-recovery.md has the reasons.
  */
 import { untilAborted } from "@tinklet/wire/abort";
-import { copyDatum, type DatumLike, toData } from "@tinklet/wire/client";
+import { copyDatum, type DatumLike, toData, type UserMetadata } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
 import { InvalidInputError, TinkerError } from "@tinklet/wire/errors";
 import { checkOptions, describe, type OptionNames } from "@tinklet/wire/options";
+import { resumedFromKey } from "@tinklet/wire/run-name";
 import { FutureState } from "../../../futures/api-future.ts";
 import type { Reporter } from "../../../transport/report.ts";
 import { estimateDatumBytes } from "../batching.ts";
@@ -37,6 +38,8 @@ const optionNames: OptionNames<RecoveryOptions> = {
   maxReplayBytes: true,
 };
 const longestBackoffMs = 60_000;
+/** Memory of a call besides its data: calls without data count, too. */
+const entryBytes = 1024;
 /** Older checkpoints, for the case that the newest is gone. */
 const keptCheckpoints = 2;
 
@@ -67,6 +70,12 @@ interface Entry {
   stop: AbortController;
 }
 
+/** Metadata of a model that continues another one from its checkpoint: a Tinklet server gives it the same name. */
+export const continuing = (path: string, userMetadata: UserMetadata | undefined): UserMetadata => ({
+  ...userMetadata,
+  [resumedFromKey]: path,
+});
+
 /** State and signal of a request that no caller waits for. */
 export const untracked = (): [FutureState, AbortSignal] => [
   new FutureState("CreateModel", undefined),
@@ -91,6 +100,8 @@ export class ModelRecovery {
   #generation = 0;
   #attempts = 0;
   #recovering: Promise<void> | undefined;
+  /** Settles when the repeated calls have their results, or the first of them has led to another recovery. */
+  #repeated: Promise<unknown> = Promise.resolve();
   #failed: Error | undefined;
   #unloaded = false;
   #checkedAtMs: number;
@@ -114,7 +125,7 @@ export class ModelRecovery {
   async run<T>({ kind, data, work }: RecoveredCall<T>, state: FutureState, signal: AbortSignal): Promise<T> {
     if (this.#failed !== undefined) throw this.#failed;
     const kept = toData(data).map(copyDatum); // the caller may change its arrays before they are sent again
-    const bytes = kept.reduce((sum, datum) => sum + estimateDatumBytes(datum), 0);
+    const bytes = kept.reduce((sum, datum) => sum + estimateDatumBytes(datum), entryBytes);
     const call: ModelCall<T> = (...on) => work(...on, kept);
     const stop = new AbortController();
     const entry: Entry = {
@@ -130,7 +141,10 @@ export class ModelRecovery {
         await untilAborted(this.#recovering ?? entry.attempt, signal);
         if (generation !== entry.generation) continue; // a replay has started it again
         const result = (await entry.attempt) as T;
+        await untilAborted(this.#repeated, signal); // without them the result is one of other weights
         await this.#check(kind);
+        if (this.#failed !== undefined) throw this.#failed;
+        if (this.#recovering !== undefined || generation !== entry.generation) continue;
         entry.status = "applied";
         this.#attempts = 0;
         if (kind === "save") this.#saved(result, position);
@@ -288,23 +302,26 @@ export class ModelRecovery {
   /** Starts again what the checkpoint lacks, in order. */
   #replay(position: number): number {
     const generation = this.#generation;
-    let repeated = 0;
+    const repeated: Promise<unknown>[] = [];
     for (const entry of this.#journal.slice(position - this.#base)) {
       if (entry.status === "pending") {
         this.#start(entry);
         continue;
       }
       if (entry.status === "dropped" || entry.kind !== "train") continue;
-      repeated++;
       const state = new FutureState(entry.state.requestType, entry.state.subject);
-      entry.call(this.#requests, state, new AbortController().signal).catch(async (error: unknown) => {
-        const reason = await this.#reasonOf(error);
-        if (this.#generation !== generation || this.#recovering !== undefined) return;
-        // Without this call the weights would be others: the model counts as lost for any reason.
-        this.#begin(reason ?? "corrupted", error);
-      });
+      const attempt = entry.call(this.#requests, state, new AbortController().signal);
+      repeated.push(
+        attempt.catch(async (error: unknown) => {
+          const reason = await this.#reasonOf(error);
+          if (this.#generation !== generation || this.#recovering !== undefined) return;
+          // Without this call the weights would be others: the model counts as lost for any reason.
+          this.#begin(reason ?? "corrupted", error);
+        }),
+      );
     }
-    return repeated;
+    this.#repeated = Promise.all(repeated);
+    return repeated.length;
   }
 
   #report(stage: "lost" | "waiting" | "recovered" | "failed", modelId: string, message: string): void {

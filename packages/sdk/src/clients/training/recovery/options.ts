@@ -9,7 +9,7 @@ export interface RecoveryOptions {
   /** Interval of asking the server whether the model is corrupted, in milliseconds; it is also asked after each save. @defaultValue 60000 */
   readonly checkEveryMs?: number | undefined;
   /**
-   * Limit of the training data kept for repeating, in bytes. Above it the oldest calls are dropped, and a model whose newest checkpoint is
+   * Limit of the training data kept for repeating, in bytes; each call adds 1 KiB. Above it the oldest calls are dropped, and a model whose newest checkpoint is
    * older than the oldest call that is kept cannot be recovered: save more often. @defaultValue 256 MiB
    */
   readonly maxReplayBytes?: number | undefined;
