@@ -58,6 +58,17 @@ it("leaves out published checkpoints and those of the same moment as the newest"
   expect(same.freeing).toEqual([]);
 });
 
+it("leaves out the best weights and those of the end of a run, also if later ones exist", () => {
+  const names = ["best", "best-000010", "final", "000020", "bestial"];
+  const { freeing } = storageOf([
+    ...names.map((name) => checkpoint(`tinker://a/sampler_weights/${name}`, 1)),
+    checkpoint("tinker://a/sampler_weights/000040", 2),
+  ]);
+  expect(freeing.map(({ command }) => command)).toEqual([
+    "tinklet checkpoint delete tinker://a/sampler_weights/000020 tinker://a/sampler_weights/bestial",
+  ]);
+});
+
 it("quotes what a server sends, because a person pastes the command", () => {
   const hostile = "a; rm -rf ~ '$(id)'";
   const [command] = storageOf([1, 2].map((day) => checkpoint(`tinker://${hostile}/weights/${day}`, day))).freeing;

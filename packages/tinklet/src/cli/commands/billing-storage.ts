@@ -141,7 +141,14 @@ function keptByRun(checkpoints: readonly Checkpoint[]): Kept[] {
     .sort((a, b) => b.bytes - a.bytes || a.run.localeCompare(b.run));
 }
 
-/** What of a run is superseded: older training states and older weights for sampling. Published checkpoints are left out. */
+/** Names of checkpoints that are kept on purpose: they may be better than newer ones. */
+const isKept = ({ public: isPublished, tinkerPath }: Checkpoint): boolean =>
+  isPublished || /^(final|best(-\d+)?)$/.test(tinkerPath.split("/").at(-1) as string);
+
+/**
+ * What of a run is superseded: older training states and older weights for sampling. Published checkpoints, the best weights and those of the
+ * end of a run are left out.
+ */
 function freeingOf({ run, name, checkpoints }: Kept): Freeing[] {
   return (
     [
@@ -154,11 +161,11 @@ function freeingOf({ run, name, checkpoints }: Kept): Freeing[] {
     const newest = newestOf(own);
     const older = own.filter(({ time }) => time < newest);
     if (older.length === 0) return [];
-    const isShared = older.some((checkpoint) => checkpoint.public);
-    const deleted = older.filter((checkpoint) => !checkpoint.public);
+    const isMixed = older.some(isKept);
+    const deleted = older.filter((checkpoint) => !isKept(checkpoint));
     if (deleted.length === 0) return [];
     const paths = deleted.map(({ tinkerPath }) => shellWord(tinkerPath)).join(" ");
-    const command = isShared
+    const command = isMixed
       ? `tinklet checkpoint delete ${paths}`
       : `tinklet checkpoint delete --run-id ${shellWord(run)} --type ${option} --before ${newest.toISOString()}`;
     const what = `${counted(deleted.length, words)} of ${name ?? run} before the newest`;
