@@ -122,6 +122,19 @@ describe("compareOnData", () => {
     expect(score("aaa", item)).toBe(true);
   });
 
+  it("ends when it is aborted, also while a score has no result", async () => {
+    const stop = new AbortController();
+    const silent = {
+      name: "silent",
+      score: () => {
+        stop.abort(new Error("enough"));
+        return new Promise<number>(() => {});
+      },
+    };
+    const options = { name: "n", scores: [silent], signal: stop.signal };
+    await expect(compareOnData([model(obedient)], onlyAnswers.slice(0, 1), options)).rejects.toThrow("enough");
+  });
+
   it("a judge sees question, expected answer and answer, and a reply without a number from 0 to 10 is not parsed", async () => {
     const judge = new ScriptedSampler(tokenizer, (prompt) =>
       prompt.includes("Answer to be judged:\n?") ? "no idea" : "8",

@@ -1,6 +1,7 @@
 /** Evaluates several models on the same items, side by side: the loss of a data file, scores of answers, and the tasks of recipes. */
 import { createChat } from "@tinklet/models/chat";
 import { InvalidInputError, ModelInput, type Tokenizer } from "@tinklet/sdk";
+import { untilAborted } from "@tinklet/wire/abort";
 import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import type { Sampler, Scorer } from "../clients.ts";
 import type { SupervisedDatum } from "../data/render.ts";
@@ -197,7 +198,8 @@ async function answerOf(
   const [sequence] = await sampled(prompt, { maxTokens, temperature }, index, context);
   const text = sequence === undefined ? "" : item.textOf(sequence);
   const scored: Record<string, number | null> = {};
-  for (const { name, score } of asked) scored[name] = checked(name, await score(text, item));
+  for (const { name, score } of asked)
+    scored[name] = checked(name, await untilAborted(Promise.resolve(score(text, item)), signal));
   return { text, scores: scored, truncated: sequence?.stopReason === "length" };
 }
 

@@ -337,6 +337,9 @@ export class ServiceClient {
     });
   }
 
+  /** Loaded when the creation of a model fails. */
+  #modelLine: typeof import("./training/model-line.ts") | undefined;
+
   /** Creates a model in the session; waits while the server refuses it because too many are trained. */
   async #admitted<T>(
     state: FutureState,
@@ -345,11 +348,14 @@ export class ServiceClient {
     create: (sessionId: string) => Promise<T>,
   ): Promise<T> {
     const attempt = () => this.#session.inSession({ signal }, create);
+    const wait = { state, signal, subject };
+    const refusal = this.#modelLine?.refusalOfLine(this.#session);
+    if (refusal !== undefined) return this.#modelLine!.inModelLine(this.#session, refusal, wait, attempt);
     try {
       return await attempt();
     } catch (error) {
-      const { inModelLine } = await import("./training/model-line.ts");
-      return inModelLine(this.#session, error, { state, signal, subject }, attempt);
+      this.#modelLine ??= await import("./training/model-line.ts");
+      return this.#modelLine.inModelLine(this.#session, error, wait, attempt);
     }
   }
 

@@ -57,6 +57,16 @@ describe("a server with room for some models", () => {
     expect(attempts.filter((seed) => seed === 3)).toHaveLength(2);
   });
 
+  it("lets no later call take the room that others wait for", async () => {
+    const { service, clock, run, state } = crowded(0);
+    const first = service.createLoraTrainingClient(model);
+    await clock.advance(1_000);
+    state.room = 1;
+    const later = service.createLoraTrainingClient({ ...model, timeoutMs: 30_000 });
+    expect((await run(first)).modelId).toContain("train");
+    expect(await run(failure(later))).toMatchObject({ code: "timeout" });
+  });
+
   it("leaves the line when the call is aborted or its time is over, and lets the next one in", async () => {
     const { service, run, state } = crowded(0);
     const stop = new AbortController();

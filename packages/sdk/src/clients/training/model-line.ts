@@ -20,13 +20,25 @@ export function isModelLimit(error: unknown): boolean {
   return error instanceof RequestFailedError && phrase.test(error.message);
 }
 
+interface ModelLine {
+  readonly places: Semaphore;
+  /** The last refusal, which is the reason that calls wait. */
+  refusal: unknown;
+}
+
 /** The session's line. */
-const lines = new WeakMap<Session, Semaphore>();
+const lines = new WeakMap<Session, ModelLine>();
+
+/** The last refusal, if calls of the session wait: a new call waits behind them, because it would take the room they wait for. */
+export function refusalOfLine(session: Session): unknown {
+  const line = lines.get(session);
+  return line === undefined || line.places.held === 0 ? undefined : line.refusal;
+}
 
 /**
  * Waits for room and creates the model.
  *
- * @param refusal - the error of the first attempt, which is rethrown if it has another reason
+ * @param refusal - the error of the first attempt, which is rethrown if it has another reason; or {@link refusalOfLine}
  */
 export async function inModelLine<T>(
   session: Session,
@@ -35,9 +47,10 @@ export async function inModelLine<T>(
   attempt: () => Promise<T>,
 ): Promise<T> {
   if (!isModelLimit(refusal) || signal.aborted) throw refusal;
-  const line = lines.get(session) ?? new Semaphore(1);
+  const line = lines.get(session) ?? { places: new Semaphore(1), refusal };
   lines.set(session, line);
   const say = (error: unknown) => {
+    line.refusal = error;
     state.phase = "waiting";
     state.queueState = "paused_rate_limit";
     state.reason = `waiting for room: ${(error as Error).message}`;
@@ -45,7 +58,7 @@ export async function inModelLine<T>(
     session.reporter.report({ type: "future.paused", requestId: "", requestType, subject, queueState, reason });
   };
   say(refusal);
-  const release = await line.acquire(signal);
+  const release = await line.places.acquire(signal);
   try {
     for (let delayMs = firstDelayMs; ; delayMs = Math.min(2 * delayMs, longestDelayMs)) {
       await session.transport.sleep(delayMs * (0.75 + entropy.fraction() / 2), signal);

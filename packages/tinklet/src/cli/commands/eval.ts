@@ -84,9 +84,8 @@ export const evalCommand: Command = {
     const startMs = performance.now();
     const models = await openModels(input, context);
     const [{ tokenizer }] = models as [OpenedModel, ...OpenedModel[]];
-    const folder = input.text("out") ?? freeFolder(join("runs", "evals", name));
     // Created before the models answer, so that a folder that cannot be written costs no time.
-    await mkdir(folder, { recursive: true }).catch((cause: unknown) => Promise.reject(writeFailure(folder, cause)));
+    const folder = await madeFolder(input.text("out"), name);
     const onProgress = (model: string, done: number, total: number) =>
       output.progress(`${model}: ${done} of ${total} ${recipe === undefined ? "examples" : "tasks"}`, {
         always: done === total,
@@ -287,12 +286,20 @@ async function contextLengthOf([first]: readonly OpenedModel[], context: Context
   return supportedModels.find(({ modelName }) => modelName === first?.model)?.maxContextLength;
 }
 
-/** The folder, or the first of `-2`, `-3`, … that does not exist. */
-function freeFolder(folder: string): string {
-  if (!existsSync(folder)) return folder;
-  let number = 2;
-  while (existsSync(`${folder}-${number}`)) number += 1;
-  return `${folder}-${number}`;
+/** Makes the folder of the result: the given one, or `runs/evals/NAME`, or the first of `-2`, `-3`, … that does not exist. */
+async function madeFolder(given: string | undefined, name: string): Promise<string> {
+  const parent = given ?? join("runs", "evals");
+  await mkdir(parent, { recursive: true }).catch((cause: unknown) => Promise.reject(writeFailure(parent, cause)));
+  if (given !== undefined) return given;
+  for (let number = 1; ; number++) {
+    const folder = join(parent, number === 1 ? name : `${name}-${number}`);
+    try {
+      await mkdir(folder);
+      return folder;
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code !== "EEXIST") throw writeFailure(folder, cause);
+    }
+  }
 }
 
 const cellOf = (name: string, { mean, low, high }: Comparison["results"][number][string]) =>
