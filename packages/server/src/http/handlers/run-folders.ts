@@ -1,4 +1,7 @@
-/** Handlers of run folders. With configured keys a folder is visible only to tenants that own one of its runs. */
+/**
+ * Handlers of run folders and evaluations. With configured keys a folder is visible only to tenants that own one of its runs, and an
+ * evaluation to the one that owns all its runs.
+ */
 import { loadTokenizerFiles, type TokenizerFiles } from "@tinklet/models";
 import type { Evaluation, RunFolder, RunFolderInfo, RunFolders } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
@@ -29,11 +32,15 @@ export function folderTokenizers(
 }
 
 export function runFolderHandlers(api: Api, folders: RunFolders | undefined): Pick<Handlers, FolderOperation> {
-  const mayRead = ({ caller }: Call, { runIds }: Pick<RunFolderInfo, "runIds">): boolean =>
-    !api.auth.strict || runIds.some((id) => getModel(api.store.db.sql, id)?.tenant === caller.tenant);
-  /** Evaluations of base models alone have no owner. */
-  const mayReadEvaluation = (call: Call, { models }: Evaluation): boolean =>
-    mayRead(call, { runIds: models.flatMap(({ path }) => /^tinker:\/\/([^/]+)\//.exec(path ?? "")?.[1] ?? []) });
+  const isOwn = ({ caller }: Call, runId: string): boolean =>
+    getModel(api.store.db.sql, runId)?.tenant === caller.tenant;
+  const mayRead = (call: Call, { runIds }: Pick<RunFolderInfo, "runIds">): boolean =>
+    !api.auth.strict || runIds.some((id) => isOwn(call, id));
+  /** An evaluation has the answers of all its models. One of base models alone has no owner. */
+  const mayReadEvaluation = (call: Call, { models }: Evaluation): boolean => {
+    const runs = models.flatMap(({ path }) => (path === null ? [] : [/^tinker:\/\/([^/]+)\//.exec(path)?.[1] ?? ""]));
+    return !api.auth.strict || (runs.length > 0 && runs.every((id) => isOwn(call, id)));
+  };
   const missing = (id: string): Refusal =>
     new Refusal(404, "not_found", `There is no run folder ${JSON.stringify(id.slice(0, 100))} of this key.`);
   const view = (info: RunFolderInfo): RunFolder => {
