@@ -211,8 +211,9 @@ test("another tenant's names are neither found nor shown, even if its checkpoint
   const apiKeys = ["one", "two"].map((name) => ({ name, sha256: hashApiKey(`tml-${name}`) }));
   const server = await open({ apiKeys });
   server.key = "tml-one";
-  const run = await makeRun(server, { name: "secret" });
+  const run = await makeRun(server, { name: "secret", team: "red" });
   const path = await save(server, run, 1, "final");
+  expect((await server.get(`training_runs/${run}`)).json.user_metadata).toEqual({ name: "secret", team: "red" });
   await server.post(`training_runs/${run}/checkpoints/sampler_weights/final/publish`);
 
   server.key = "tml-two";
@@ -226,7 +227,10 @@ test("another tenant's names are neither found nor shown, even if its checkpoint
   expect((await chat(server, path)).status).toBe(200); // published, so its path works
   const { json: shared } = await server.get("training_runs?access_scope=accessible");
   expect(shared.training_runs).toHaveLength(1);
-  expect(JSON.stringify(shared.training_runs[0].name ?? null)).toBe("null");
+  expect(shared.training_runs[0].user_metadata).toEqual({ team: "red" });
+  const { json: one } = await server.get(`training_runs/${run}?access_scope=accessible`);
+  expect(one.training_run_id).toBe(run);
+  for (const shown of [shared, one]) expect(JSON.stringify(shown)).not.toContain("secret");
   const { json: ofRun } = await server.get(`training_runs/${run}/checkpoints`);
   expect(ofRun.checkpoints[0].reference).toBeUndefined();
   expect(await named(server, { name: "secret" })).toBe("secret");

@@ -1,7 +1,7 @@
 /** Converts database rows to messages of the API. */
 import { type Checkpoint, parseJson, stringifyJson, type TrainingRun } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
-import { referenceOf } from "@tinklet/wire/run-name";
+import { nameKey, referenceOf, resumedFromKey } from "@tinklet/wire/run-name";
 import type { Sql } from "../store/database.ts";
 import { type CheckpointRow, type Lora, liveCheckpoints, type ModelRow, tinkerPath } from "../store/tables/models.ts";
 import { nameOfRun } from "../store/tables/names.ts";
@@ -36,6 +36,11 @@ export function textValues(json: string | null): Record<string, string> | undefi
   );
 }
 
+/** The metadata of another tenant's run. Clients send the run's name in them, and names are private. */
+function withoutNames({ [nameKey]: _name, [resumedFromKey]: _resumed, ...rest }: Record<string, string>) {
+  return rest;
+}
+
 /** Who sees a run, and when. */
 export interface Viewer {
   readonly tenant: string;
@@ -61,7 +66,7 @@ export function runView(sql: Sql, row: ModelRow, { tenant, withPublic, now }: Vi
     lastRequestTime: new Date(row.last_request_at),
     ...omitUndefined({ lastCheckpoint: last && checkpointView(sql, last, tenant) }),
     ...omitUndefined({ lastSamplerCheckpoint: lastSampler && checkpointView(sql, lastSampler, tenant) }),
-    ...omitUndefined({ userMetadata: notes }),
+    ...omitUndefined({ userMetadata: row.tenant === tenant ? notes : notes && withoutNames(notes) }),
     ...(row.name === null || row.tenant !== tenant ? {} : { name: row.name }),
   };
 }
