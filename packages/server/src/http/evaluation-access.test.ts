@@ -5,7 +5,7 @@ import { TestServer } from "../testing/test-server.ts";
 import { hashApiKey } from "./access/auth.ts";
 
 /** Evaluations by the runs whose weights they measure, besides the base model. */
-const evaluations = (byName: Readonly<Record<string, readonly string[]>>): RunFolders["evaluations"] => {
+const evaluations = (byName: Readonly<Record<string, readonly string[]>>): NonNullable<RunFolders["evaluations"]> => {
   const all = Object.entries(byName).map(
     ([name, runs]): Evaluation => ({
       ...{
