@@ -312,6 +312,15 @@ describe("folders without a row", () => {
     expect(await readFile(join(dataDir, "adapters", ".DS_Store"), "utf8")).toBe("x");
   });
 
+  test("a start deletes what a crash left in tmp/, and nothing that belongs to others", async () => {
+    const dataDir = await folder();
+    const left = ["0123456789abcdef01234567", "0123456789abcdef01234567.0123456789abcdef01234567", "scratch-aB3dE6"];
+    const others = ["notes", "scratch", "scratch-notes.txt", "0123456789abcdef"];
+    for (const name of [...left, ...others]) await mkdir(join(dataDir, "tmp", name), { recursive: true });
+    await (await openStore({ dataDir })).close();
+    expect((await readdir(join(dataDir, "tmp"))).toSorted()).toEqual(others.toSorted());
+  });
+
   test.skipIf(process.platform === "win32")("the database can be read by its owner alone", async () => {
     const { dataDir } = await used();
     const mode = async () => (await stat(join(dataDir, "tinklet.db"))).mode & 0o777;

@@ -51,6 +51,12 @@ const unownedMarker = "unowned";
 /** A new folder name: random, never derived from client input. */
 export const newFolderId = (): string => randomHex(12);
 
+/**
+ * Names in `tmp/`: a folder that is being written, one that is being removed, and a scratch folder. Anything else there is not the store's:
+ * a data folder may be chosen that has a `tmp` of another program.
+ */
+const temporaryName = /^([0-9a-f]{24}|[a-z0-9][a-z0-9_]{0,63}\.[0-9a-f]{24}|scratch-[a-z0-9]{6})$/i;
+
 const storedName = /^[a-z0-9][a-z0-9_.]{0,63}$/i;
 const checkedName = (name: string): string => {
   if (!storedName.test(name)) throw new Error(`invalid name of a stored file: ${JSON.stringify(name)}`);
@@ -78,8 +84,9 @@ export async function openFileStore(root: string, options: FileStoreOptions = {}
   };
   const place = (id: string, name = "") => join(folders, checkedName(id), name === "" ? "" : checkedName(name));
   await guard(async () => {
-    await rm(temporary, { recursive: true, force: true });
     await mkdir(temporary, { recursive: true });
+    for (const name of await readdir(temporary))
+      if (temporaryName.test(name)) await rm(join(temporary, name), { recursive: true, force: true });
     await mkdir(folders, { recursive: true });
     await syncFolder(root);
   });

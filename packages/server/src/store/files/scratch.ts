@@ -1,6 +1,6 @@
 /**
  * Temporary folders of servers without a data folder. They are in the system's temporary folder and named after the process, so that a
- * later start can remove those of a killed server. Servers with a data folder use its `tmp/`, which each start empties.
+ * later start can remove those of a killed server. Servers with a data folder use its `tmp/`, which each start cleans up.
  */
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
