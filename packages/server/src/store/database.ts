@@ -152,20 +152,26 @@ function open({
     }
     return statement;
   };
+  /** Whether the writer that runs has written. */
   let wrote = false;
+  /** Whether the last transaction has. */
+  let changed = false;
   let bytesSinceCheck = 0;
   const sql: Sql = {
     run: (text, ...params) => {
-      wrote = true;
       for (const value of params) {
         if (typeof value === "string") bytesSinceCheck += value.length;
         else if (value instanceof Uint8Array) bytesSinceCheck += value.byteLength;
       }
       const { changes, lastInsertRowid } = prepared(text).run(...params);
+      wrote ||= changes > 0;
       return { changes, lastInsertRowid: Number(lastInsertRowid) };
     },
     get: <T>(text: string, ...params: SqlValue[]) => (prepared(text).get(...params) as T | undefined) ?? undefined,
-    all: <T>(text: string, ...params: SqlValue[]) => prepared(text).all(...params) as T[],
+    all: <T>(text: string, ...params: SqlValue[]) => {
+      wrote ||= text.startsWith("PRAGMA"); // a vacuum
+      return prepared(text).all(...params) as T[];
+    },
   };
 
   let waiting: Writer[] = [];
@@ -199,7 +205,7 @@ function open({
    */
   const transaction = (group: readonly Writer[], isolated: boolean): (() => void)[] | undefined => {
     const outcomes: (() => void)[] = [];
-    let changed = false;
+    changed = false;
     const until = now() + groupMs;
     sql.run("BEGIN IMMEDIATE");
     for (const { work, resolve, reject } of group) {
@@ -277,7 +283,8 @@ function open({
     }
     waiting = [...group.slice(outcomes.length), ...waiting];
     try {
-      if (files !== undefined) {
+      // Without changes there is nothing to sync: what the writers have read was synced before this group began.
+      if (files !== undefined && changed) {
         syncing = durable(files.syncLog);
         await syncing;
         mark?.raise(commits);
