@@ -20,6 +20,9 @@ export interface MistakeContext {
 /** Ids of requests that no server gave out: of this release, of an older one, and of none. */
 export const madeUpIds = ["0".repeat(32), `k-${"0".repeat(16)}`, "word"] as const;
 
+/** The mistake that is none once the checkpoint of that name is gone. */
+export const nameInUse = "a name that is used";
+
 type Attempt = (signal: AbortSignal) => PromiseLike<unknown>;
 
 const example = (more: object = {}, tokens: readonly number[] = [1, 2]) => ({
@@ -99,7 +102,7 @@ export function trainingMistakes({
     ],
   ];
   if (used !== undefined) {
-    mistakes.push(["a name that is used", (signal) => trainer.saveState(used, { signal })]);
+    mistakes.push([nameInUse, (signal) => trainer.saveState(used, { signal })]);
   }
   if (weights !== undefined) {
     mistakes.push([

@@ -326,16 +326,20 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   }
 
   for (const model of work.models) {
-    const { problem: wrong } = judge(startsOf(model), model.calls, model.samples, vocabularySize);
+    const starts = startsOf(model);
+    if (starts === undefined) continue;
+    const { problem: wrong } = judge(starts, model.calls, model.samples, vocabularySize);
     if (wrong !== undefined) problem(`${model.client} ${model.modelId}: ${wrong}`);
   }
   if (ended && faultsSoFar() === 0) problem("nothing went wrong");
   if (ended && work.records.length < fewestCalls) problem(`only ${work.records.length} calls were made`);
 
-  /** The states that a model may have begun in: those of its checkpoint, if it was created from one. */
-  function startsOf({ seed: modelSeed, from }: TrackedModel): readonly ModelState[] {
+  /** The states that a model may have begun in: those of its checkpoint, if it was created from one. `undefined` when they are too many. */
+  function startsOf({ seed: modelSeed, from }: TrackedModel): readonly ModelState[] | undefined {
     if (from === undefined) return [initialState(modelSeed)];
-    return judge(startsOf(from.model), from.model.calls, [], vocabularySize).saved(from.name, from.optimizer);
+    const starts = startsOf(from.model);
+    const origin = starts && judge(starts, from.model.calls, [], vocabularySize);
+    return origin?.isComplete === true ? origin.saved(from.name, from.optimizer) : undefined;
   }
 
   /** Ends the clients and the server, looks at what they left, and starts the server once more. */
