@@ -21,7 +21,7 @@ import { openDatabase, type Sql } from "./database.ts";
 import { readAdapter, verifyAdapter, writeAdapter } from "./files/adapter-files.ts";
 import { memoryFileStore, newFolderId, openFileStore } from "./files/file-store.ts";
 import { openStore } from "./store.ts";
-import { addFiles, addModel } from "./tables/models.ts";
+import { addFiles, addModel, dropUnusedFiles } from "./tables/models.ts";
 import { migrations } from "./tables/schema.ts";
 import { addSession, getSession } from "./tables/sessions.ts";
 
@@ -396,4 +396,15 @@ describe("adapter files", () => {
     await copyFile(new URL(import.meta.url), join(root, "unrelated"));
     expect(await files.listFolders()).toEqual([]);
   });
+});
+
+test("of two collections at once, only one removes a folder, and the other does not claim it", async () => {
+  const db = openDatabase({ file: ":memory:" });
+  onTestFinished(() => db.close());
+  const collect = (isPinned: boolean) => db.write((sql) => dropUnusedFiles(sql, ["f"], () => isPinned));
+  await db.write((sql) => addFiles(sql, "f", 1, 1));
+  expect(await collect(true)).toEqual({ dropped: [], kept: ["f"] });
+  expect(await collect(false)).toEqual({ dropped: ["f"], kept: [] });
+  // Keeping it would remove the marker by which the next start knows that the folder may be removed.
+  expect(await collect(false)).toEqual({ dropped: [], kept: [] });
 });
