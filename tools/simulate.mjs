@@ -59,10 +59,12 @@ for (let at = 0; at < count; at += pieceSize)
   pieces.push(`${first + at}-${first + Math.min(at + pieceSize, count) - 1}`);
 
 const totals = { seeds: 0, calls: 0, events: 0, virtualMs: 0, cpuMs: 0, failed: 0 };
+const failedSeeds = [];
 const faults = {};
 const started = Date.now();
 
 function show({ seed, problems, trace }) {
+  failedSeeds.push(seed);
   if (++totals.failed > mostShown) return;
   console.log(`\nseed ${seed} failed:`);
   for (const problem of problems) console.log(`  ${problem}`);
@@ -113,5 +115,6 @@ console.log(
     .map(([name, times]) => `${name} ${times}`)
     .join(", "),
 );
+if (failedSeeds.length > 0) console.log(`the seeds that failed: ${failedSeeds.sort((a, b) => a - b).join(", ")}`);
 if (marks !== undefined) printBranches(marks.arms, reached);
 process.exitCode = totals.failed === 0 && totals.seeds > 0 ? 0 : 1;

@@ -24,8 +24,8 @@ export interface ChatOptions {
 /** Ids from here on are special tokens, which end an answer. */
 const firstSpecial = 265;
 
-/** How long the client waits for an answer. */
-const patienceMs = 60_000;
+/** How long clients wait for an answer. */
+const patiencesMs = [300, 3_000, 60_000] as const;
 
 interface Completion {
   readonly choices: readonly { readonly logprobs: { readonly token_logprobs: readonly number[] } | null }[];
@@ -35,7 +35,7 @@ export async function chat({ name, tenant, clock, random, fetch, problem, sample
   const ask = async (body: object, signal: AbortSignal): Promise<Response> => {
     const late = new AbortController();
     const end = () => late.abort(signal.reason ?? new APIConnectionError("the chat has waited long enough"));
-    const cancel = clock.timer(patienceMs, end);
+    const cancel = clock.timer(random.pick(patiencesMs), end);
     signal.addEventListener("abort", end, { once: true });
     try {
       return await fetch(`${baseUrl}/v1/completions`, {
@@ -68,7 +68,7 @@ export async function chat({ name, tenant, clock, random, fetch, problem, sample
     const target = saved.length === 0 ? undefined : random.pick(saved);
     const stream = random.chance(0.3);
     const seed = random.below(1_000_000);
-    const n = random.chance(0.05) ? 40 : random.between(1, 2);
+    const n = random.chance(0.1) ? 32 : random.between(1, 2);
     const maxTokens = random.between(1, 6);
     const body = {
       model: target?.path ?? baseModel,

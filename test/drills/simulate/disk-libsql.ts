@@ -22,6 +22,16 @@ export default class Database {
 
   prepare(text: string): unknown {
     const statement = this.#inner.prepare(text);
+    if (text.startsWith("UPDATE requests SET state = ?, result = ?")) {
+      return {
+        run: (state: unknown, result: { byteLength: number }, ...rest: unknown[]) => {
+          // SQLite's limit is a gigabyte.
+          if (result.byteLength > volumeOf(this.#file).mostBytes)
+            throw Object.assign(new Error("string or blob too big"), { code: "SQLITE_TOOBIG" });
+          return statement.run(state, result, ...rest);
+        },
+      };
+    }
     if (text !== "COMMIT") return statement;
     return {
       run: (...params: unknown[]) => {

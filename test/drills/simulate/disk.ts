@@ -18,6 +18,8 @@ export interface Volume {
   readonly operationMs: number;
   full: boolean;
   syncsFail: boolean;
+  /** Bytes of the largest result that the database stores. */
+  mostBytes: number;
   /** Bytes of the database's log that a sync has made durable. */
   syncedLogBytes: number;
   /** The commit mark as it was last synced. */
@@ -27,7 +29,7 @@ export interface Volume {
   readonly unsyncedRenames: Map<string, string>;
   /** Descriptors that are open. */
   readonly open: Set<number>;
-  readonly databases: Set<{ close(): unknown }>;
+  readonly databases: Set<{ close(): unknown; pragma(text: string): unknown }>;
   operations: number;
 }
 
@@ -39,6 +41,7 @@ export const newVolume = (
   ...options,
   full: false,
   syncsFail: false,
+  mostBytes: Number.POSITIVE_INFINITY,
   syncedLogBytes: 0,
   syncedMark: undefined,
   unsyncedFiles: new Set(),

@@ -109,6 +109,13 @@ export function simulatedEngine({
     if (adapters.held >= capacity) throw new MemoryError(`the memory is full: it holds ${adapters.held} adapters`);
   };
   const live = (id: string): Adapter => adapters.live(id);
+  const checkTokens = (tokens: ArrayLike<number>, field: string) => {
+    for (let i = 0; i < tokens.length; i++) {
+      const token = tokens[i]!;
+      if (token >= 0 && token < vocabularySize) continue;
+      throw new InputError(`${field}[${i}]`, `token ${token} is not in the vocabulary of ${vocabularySize}`);
+    }
+  };
   const info = (adapterId: string): AdapterInfo => {
     const { lora, step } = live(adapterId);
     return { adapterId, lora, parameters: 2 * width * lora.rank, step };
@@ -146,12 +153,17 @@ export function simulatedEngine({
     },
   });
   const pass = (adapter: Adapter | undefined, request: LossRequest): { result: LossResult; state: ModelState } => {
+    for (const key of Object.keys(request.lossFnConfig ?? {})) {
+      if (!/^clip_(low|high)_threshold$/.test(key))
+        throw new InputError(`lossFnConfig.${key}`, "there is no such setting");
+    }
     let state = adapter?.state ?? { weights: baseWeights, moments: 0, gradient: 0 };
     const start = state;
     let sum = 0;
     const lossFnOutputs = request.data.map(({ tokens, lossFnInputs }, i) => {
       const target = lossFnInputs["target_tokens"];
-      if (target === undefined) throw new InputError(`data[${i}].target_tokens`, "is required");
+      if (target === undefined) throw new InputError(`data[${i}].lossFnInputs.target_tokens`, "is required");
+      checkTokens(tokens, `data[${i}].tokens`);
       const example = { tokens: Array.from(tokens), targets: Array.from(target.data as ArrayLike<number>, Number) };
       const logprobs = Float32Array.from(targetLogprobs(start, example));
       state = accumulated(state, example);
@@ -159,7 +171,10 @@ export function simulatedEngine({
       const shape = target.shape ?? [logprobs.length];
       return {
         logprobs: { data: logprobs, shape },
-        elementwise_loss: { data: logprobs.map((value) => -value), shape },
+        elementwise_loss: {
+          data: logprobs.map((value, at) => -value * Number(lossFnInputs["weights"]?.data[at] ?? 1)),
+          shape,
+        },
       };
     });
     return { result: { lossFnOutputs, metrics: { "loss:sum": sum } }, state };
@@ -209,6 +224,12 @@ export function simulatedEngine({
       const { prompt, params = {}, numSamples = 1, adapter } = request;
       if (prompt.length >= contextLength)
         throw new InputError("prompt", `must be shorter than ${contextLength} tokens`);
+      checkTokens(prompt, "prompt");
+      const { constraint, stop = [] } = params;
+      if (typeof stop !== "string" && Array.from<string | number>(stop).includes(""))
+        throw new InputError("params.stop[0]", "must not be empty: it would stop every sample at once");
+      if (constraint?.type === "json_schema" && (constraint.schema as { type?: unknown }).type === "nothing")
+        throw new InputError("params.constraint.schema.type", "must be a type of JSON");
       await takesTime("sample", signal);
       const weights = adapter === undefined ? baseWeights : adapters.any(adapter).state.weights;
       const seed = params.seed ?? 1;

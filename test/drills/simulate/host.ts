@@ -4,14 +4,17 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { createServer, type Limits, type TinkletServer } from "@tinklet/server";
 import { tinyTokenizer } from "../../../packages/models/src/testing/tiny-tokenizer.ts";
+import { openDatabase } from "../../../packages/server/src/store/database.ts";
 import { bookSurvivors, mount, newVolume, survivors, type Volume } from "./disk.ts";
 import { closeAll } from "./disk-fs.ts";
 import { type SimulatedEngine, simulatedEngine } from "./engine.ts";
 import { Random } from "./random.ts";
-import { newOwner, type Owner, type Scheduler } from "./scheduler.ts";
+import { newOwner, type Owner, Scheduler } from "./scheduler.ts";
 import { hostThreads } from "./side-thread.ts";
 
 export const baseModel = "simulated/base";
+/** A second base model, which some servers have. */
+export const otherModel = "simulated/other";
 export const baseUrl = "http://tinklet.test";
 
 export interface HostOptions {
@@ -30,6 +33,12 @@ export interface HostOptions {
   /** Whether the model has one, which chats need. */
   readonly hasTokenizer: boolean;
   readonly maxDiskBytes: () => number | undefined;
+  /** Whether a server that starts now has the second base model. */
+  readonly hasOther: () => boolean;
+  /** Share of the tasks that end their side thread. */
+  readonly threadDeaths: () => number;
+  /** Bytes of the largest result that the database stores now. */
+  readonly mostBytes: () => number;
   /** Told of everything that the server logs as an error. */
   readonly onError: (event: string, fields: object) => void;
   /** Told when a process of the server is gone. */
@@ -37,6 +46,28 @@ export interface HostOptions {
 }
 
 export const keyOf = (tenant: string): string => `tml-${tenant}-key`;
+
+let made: Buffer | undefined;
+/** An empty database, made once for all seeds: making one is a fiftieth of a seed, in one event. */
+function newDatabase(folder: string): Buffer {
+  if (made !== undefined) return made;
+  fs.mkdirSync(folder);
+  const file = join(folder, "tinklet.db");
+  const owner = newOwner("template");
+  const random = new Random(0, "template");
+  const volume = newVolume({ folder, owner, scheduler: new Scheduler(0), random, operationMs: 1 });
+  mount(volume);
+  openDatabase({ file });
+  for (const database of volume.databases) {
+    database.pragma("journal_mode = DELETE");
+    database.close();
+  }
+  closeAll(volume);
+  mount(undefined);
+  made = fs.readFileSync(file);
+  fs.rmSync(folder, { recursive: true, force: true });
+  return made;
+}
 
 interface Incarnation {
   readonly owner: Owner;
@@ -79,6 +110,10 @@ export class Host {
     if (this.#incarnation !== undefined) this.#incarnation.volume.full = full;
   }
 
+  setMostBytes(bytes: number): void {
+    if (this.#incarnation !== undefined) this.#incarnation.volume.mostBytes = bytes;
+  }
+
   /** From now on, every sync of this server fails. */
   failSyncs(): void {
     if (this.#incarnation !== undefined) this.#incarnation.volume.syncsFail = true;
@@ -107,39 +142,49 @@ export class Host {
       reopeningFails,
       hasTokenizer,
       maxDiskBytes,
+      hasOther,
+      threadDeaths,
+      mostBytes,
       onError,
     } = this.#options;
     const number = ++this.#starts;
     const owner = newOwner(`server${number}`);
     owner.skewMs = this.#skewMs;
     const folder = join(this.#options.folder, `disk${String(number).padStart(4, "0")}`);
-    if (this.#folder === undefined) fs.mkdirSync(folder, { recursive: true });
-    else fs.renameSync(this.#folder, folder);
+    if (this.#folder === undefined) {
+      fs.mkdirSync(folder, { recursive: true });
+      fs.writeFileSync(join(folder, "tinklet.db"), newDatabase(`${this.#options.folder}-empty`));
+    } else fs.renameSync(this.#folder, folder);
     this.#folder = folder;
     const random = new Random(this.#options.seed, `disk${number}`);
     const volume = newVolume({ folder, owner, scheduler, random, operationMs });
+    volume.mostBytes = mostBytes();
     bookSurvivors(volume);
     mount(volume);
-    hostThreads({ scheduler, owner });
+    hostThreads({
+      scheduler,
+      owner,
+      random: new Random(this.#options.seed, `threads${number}`),
+      deathRate: threadDeaths,
+    });
     const incarnation: Incarnation = { owner, volume, engine: undefined, server: undefined };
     this.#incarnation = incarnation;
     const engineRandom = new Random(this.#options.seed, `engine${number}`);
     const clock = scheduler.clock(owner);
     let opened = 0;
+    const newEngine = () =>
+      simulatedEngine({ scheduler, owner, random: engineRandom, callMs: engineCallMs, capacity: engineCapacity });
     const open = async () => {
       if (++opened % 2 === 0 && reopeningFails) throw new Error("the engine's thread does not start");
-      incarnation.engine = simulatedEngine({
-        scheduler,
-        owner,
-        random: engineRandom,
-        callMs: engineCallMs,
-        capacity: engineCapacity,
-      });
+      incarnation.engine = newEngine();
       return incarnation.engine;
     };
     try {
       const server = await createServer({
-        models: [{ name: baseModel, open, ...(hasTokenizer ? { tokenizerFiles: async () => tinyTokenizer } : {}) }],
+        models: [
+          { name: baseModel, open, ...(hasTokenizer ? { tokenizerFiles: async () => tinyTokenizer } : {}) },
+          ...(hasOther() ? [{ name: otherModel, open: async () => newEngine() }] : []),
+        ],
         dataDir: folder,
         apiKeys: tenants.map((name) => ({ name, sha256: createHash("sha256").update(keyOf(name)).digest("hex") })),
         allowedHosts: ["tinklet.test"],
@@ -179,11 +224,13 @@ export class Host {
     this.#folder = to;
   }
 
-  /** Shuts the server down in order. */
-  async close(): Promise<void> {
+  /** Shuts the server down in order. @returns whether it was this that ended it, and no crash in the meantime */
+  async close(): Promise<boolean> {
     const incarnation = this.#incarnation;
     await incarnation?.server?.close();
-    if (incarnation !== undefined) this.#end(incarnation);
+    if (incarnation === undefined || this.#incarnation !== incarnation) return false;
+    this.#end(incarnation);
+    return true;
   }
 
   #end(incarnation: Incarnation): void {

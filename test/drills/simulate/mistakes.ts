@@ -20,6 +20,9 @@ export interface MistakeContext {
 /** Ids of requests that no server gave out: of this release, of an older one, and of none. */
 export const madeUpIds = ["0".repeat(32), `k-${"0".repeat(16)}`, "word"] as const;
 
+/** The mistake that is none once the checkpoint of that name is gone. */
+export const nameInUse = "a name that is used";
+
 type Attempt = (signal: AbortSignal) => PromiseLike<unknown>;
 
 const example = (more: object = {}, tokens: readonly number[] = [1, 2]) => ({
@@ -91,6 +94,23 @@ export function trainingMistakes({
       },
     ],
     [
+      "an optimizer that the server does not have",
+      (signal) => trainer.optimStep({ type: "muon", learningRate: 0.1 } as never, { signal }),
+    ],
+    ["a time to live that is no number", (signal) => trainer.saveState("ttlx", { signal, ttlSeconds: "x" as never })],
+    [
+      "a token beyond the vocabulary",
+      (signal) => trainer.forwardBackward([example({}, [1, 9999])] as never, "cross_entropy", { signal }),
+    ],
+    [
+      "a setting that the loss does not have",
+      (signal) =>
+        trainer.forwardBackward([example({ logprobs: [-1, -1], advantages: [1, 1] })] as never, "ppo", {
+          signal,
+          lossFnConfig: { gamma: 1 } as never,
+        }),
+    ],
+    [
       "a batch without targets",
       (signal) =>
         trainer.forwardBackward([{ modelInput: [1], lossFnInputs: { weights: [1] } }] as never, "cross_entropy", {
@@ -99,7 +119,7 @@ export function trainingMistakes({
     ],
   ];
   if (used !== undefined) {
-    mistakes.push(["a name that is used", (signal) => trainer.saveState(used, { signal })]);
+    mistakes.push([nameInUse, (signal) => trainer.saveState(used, { signal })]);
   }
   if (weights !== undefined) {
     mistakes.push([
@@ -134,6 +154,9 @@ export function samplingMistakes(sampler: SamplingClient, random: Random, contex
       "a target that is no token",
       (signal) => sampler.sample(prompt, { signal, targetPromptLogprobs: targets(2, -7n) }),
     ],
+    ["a stop of no text", (signal) => sampler.sample(prompt, { signal, samplingParams: { stop: [""] } })],
+    ["a token beyond the vocabulary", (signal) => sampler.sample([1, 9999], { signal })],
+    ["a prompt far beyond the context", (signal) => sampler.sample(new Array(30_000).fill(10), { signal })],
     ["too many targets", (signal) => sampler.sample(prompt, { signal, targetPromptLogprobs: wide() })],
     [
       "a temperature below 0",

@@ -43,8 +43,17 @@ export const noFaults: NetworkFaults = {
   oddPoll: 0,
 };
 
+/** An answer that Tinklet's server does not give. */
+interface OddAnswer {
+  readonly name: string;
+  readonly status: number;
+  readonly body: string;
+  /** Content type. @defaultValue JSON */
+  readonly type?: string | null;
+}
+
 /** Odd answers to `retrieve_future`. */
-const oddPolls: readonly { readonly name: string; readonly status: number; readonly body: string }[] = [
+const oddPolls: readonly OddAnswer[] = [
   { name: "size", status: 200, body: '{"status":"complete_metadata","response_payload_size":1000}' },
   { name: "size unknown", status: 200, body: '{"status":"complete_metadata"}' },
   { name: "page", status: 200, body: "<html>sign in to the network</html>" },
@@ -55,8 +64,17 @@ const oddPolls: readonly { readonly name: string; readonly status: number; reado
     status: 408,
     body: '{"type":"try_again","queue_state":"paused_capacity","queue_state_reason":"busy"}',
   },
+  { name: "late without a reason", status: 408, body: "" },
   { name: "bad request", status: 400, body: '{"detail":"what?"}' },
+  { name: "large size", status: 200, body: '{"status":"complete_metadata","response_payload_size":900000000}' },
+  { name: "binary", status: 200, body: "\u0000\u0001", type: "application/x-protobuf" },
+  { name: "no type", status: 200, body: "", type: null },
 ];
+/** Odd answers to `retrieve_futures`. */
+const oddPages = oddPolls.filter(({ name }) => /^(page|bad request|no type)$/.test(name));
+
+/** `Server-Timing` as proxies write it, beside the server's or in its place. */
+const oddTimings = ["cdn-cache;desc=HIT", "queue;dur=3, cdn;dur=1", "compute;dur=x;dur=4", ", ;dur=1"] as const;
 
 /** What a release of a server has, as far as clients can tell. */
 export interface Profile {
@@ -123,7 +141,7 @@ interface Exchange {
 export class Network {
   readonly #options: NetworkOptions;
   readonly #open = new Set<Exchange>();
-  readonly #oddAgain = new Map<string, (typeof oddPolls)[number]>();
+  readonly #oddAgain = new Map<string, OddAnswer>();
   readonly #outages = new Map<Owner, Outage>();
   /** Exchanges by how they ended. */
   readonly counts = new Map<string, number>();
@@ -213,15 +231,16 @@ export class Network {
       return;
     }
     const again = this.#oddAgain.get(String(call.init.body));
-    if (path === "retrieve_future" && (random.chance(rates.oddPoll) || (rates.oddPoll > 0 && again !== undefined))) {
-      const odd = again ?? random.pick(oddPolls);
-      const { name, status, body } = odd;
+    const odds = path === "retrieve_future" ? oddPolls : path === "retrieve_futures" ? oddPages : undefined;
+    if (odds !== undefined && (random.chance(rates.oddPoll) || (rates.oddPoll > 0 && again !== undefined))) {
+      const odd = again ?? random.pick(odds);
+      const { name, status, body, type = "application/json" } = odd;
       // Some polls are answered in the same way a few times.
       if (random.chance(0.6)) this.#oddAgain.set(String(call.init.body), odd);
       else this.#oddAgain.delete(String(call.init.body));
       this.#count(`odd poll: ${name}`);
       scheduler.after(client, this.#delay(), `odd poll ${name} ${label}`, () => {
-        call.answer(new Response(body, { status, headers: { "content-type": "application/json" } }));
+        call.answer(new Response(body, { status, ...(type === null ? {} : { headers: { "content-type": type } }) }));
       });
       return;
     }
@@ -269,7 +288,7 @@ export class Network {
     const request = arrivedRequest(url, init, leave.signal);
     void (async () => {
       const response = await target.fetch(request);
-      const body = await bytesOf(response);
+      const body = await bytesOf(response, leave.signal);
       this.#open.delete(exchange);
       // Clients of the simulation ask for their own requests only, and for none that was not acknowledged.
       if (response.status === 404 && /\/(retrieve_future|cancel_future)$/.test(url) && !isMadeUp(init.body)) {
@@ -299,10 +318,12 @@ export class Network {
       }
       this.#count("answered");
       const seen = this.#rewritten(url, response, body);
+      const headers = new PlainHeaders(response.headers);
+      if (rates.oddPoll > 0 && headers.has("server-timing") && random.chance(0.2))
+        headers.set("server-timing", random.pick(oddTimings));
       scheduler.after(client, this.#delay(), status, () => {
-        answer(
-          new Response(bodyless(response.status) ? null : seen, { status: response.status, headers: response.headers }),
-        );
+        const { status: code } = response;
+        answer(new Response(bodyless(code) ? null : seen, { status: code, headers: headers as never }));
       });
     })();
   }

@@ -100,6 +100,7 @@ const distinct = (states: Iterable<Possible>): Possible[] => [
 export interface Judgement {
   /** What is wrong; `undefined` when everything that was seen can be explained. */
   readonly problem: string | undefined;
+  /** False when the states were too many: the calls after that are not judged, and `saved` may lack states. */
   readonly isComplete: boolean;
   /** The states that a model created from a checkpoint may begin in. */
   readonly saved: (name: string, optimizer: boolean) => readonly ModelState[];

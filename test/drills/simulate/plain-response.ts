@@ -96,11 +96,19 @@ class PlainResponse {
   }
 }
 
-/** The whole body of an answer. */
-export const bytesOf = async (response: Response): Promise<Uint8Array<ArrayBuffer>> =>
-  response instanceof RealResponse
-    ? new Uint8Array(await response.arrayBuffer())
-    : ((await (response as unknown as PlainResponse).bytes()) as Uint8Array<ArrayBuffer>);
+/** The body of an answer: the whole of it, or what was sent until its reader left. */
+export async function bytesOf(response: Response, left: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+  if (!(response instanceof RealResponse))
+    return (await (response as unknown as PlainResponse).bytes()) as Uint8Array<ArrayBuffer>;
+  const reader = response.body?.getReader();
+  const leave = () => void reader?.cancel().catch(() => {});
+  left.addEventListener("abort", leave, { once: true });
+  if (left.aborted) leave();
+  const parts: Uint8Array[] = [];
+  for (let part = await reader?.read(); part?.done === false; part = await reader?.read()) parts.push(part.value);
+  left.removeEventListener("abort", leave);
+  return new Uint8Array(Buffer.concat(parts));
+}
 
 /** Replaces `Response` for the whole process. */
 export function replaceResponse(): void {

@@ -2,6 +2,7 @@
  * A client that is not the SDK: JSON of older and other releases, requests without a number, samples without a session, names left out. Nothing
  * orders or deduplicates its requests, so that only their ends are checked: each ends, with a result or a typed error.
  */
+import { peftFiles } from "@tinklet/models";
 import type { ServiceClient } from "@tinklet/sdk";
 import type { Clock } from "@tinklet/wire/clock";
 import { APIConnectionError } from "@tinklet/wire/errors";
@@ -15,6 +16,8 @@ export interface RawClientOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>;
+  /** A second base model, which the server may not have at some times. */
+  readonly otherModel: string | undefined;
   /** Sampler weights of this tenant. */
   readonly ownPaths: () => readonly string[];
   readonly record: (what: string, run: (signal: AbortSignal) => PromiseLike<unknown>) => Promise<unknown>;
@@ -31,17 +34,25 @@ const datum = (more: Json = {}, chunks: readonly Json[] = [{ type: "encoded_text
 const weights = { weights: { data: [1, 0], dtype: "float32", shape: [2] } };
 const sampling = { prompt: { chunks: [{ type: "encoded_text", tokens: [5, 6, 7] }] }, num_samples: 1 };
 
-export async function rawClient({ tenant, service, clock, random, fetch, ownPaths, record }: RawClientOptions) {
-  const post = async (path: string, body: Json, signal: AbortSignal): Promise<Json> => {
+export async function rawClient({
+  tenant,
+  service,
+  clock,
+  random,
+  fetch,
+  otherModel,
+  ownPaths,
+  record,
+}: RawClientOptions) {
+  const ask = async (path: string, init: RequestInit, signal: AbortSignal, waitsMs = patienceMs): Promise<string> => {
     const late = new AbortController();
     const end = () => late.abort(signal.reason ?? new APIConnectionError("no answer in time"));
-    const cancel = clock.timer(patienceMs, end);
+    const cancel = clock.timer(waitsMs, end);
     signal.addEventListener("abort", end, { once: true });
     try {
       const response = await fetch(`${baseUrl}/api/v1/${path}`, {
-        method: "POST",
-        headers: { "x-api-key": keyOf(tenant), "content-type": "application/json" },
-        body: JSON.stringify(body),
+        ...init,
+        headers: { "x-api-key": keyOf(tenant), ...(init.headers as Record<string, string>) },
         signal: late.signal,
       });
       const reader = response.body?.getReader();
@@ -49,13 +60,21 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
       for (let part = await reader?.read(); part?.done === false; part = await reader?.read()) parts.push(part.value!);
       const text = Buffer.concat(parts).toString();
       if (response.status !== 200) throw new APIConnectionError(`${response.status} ${text.slice(0, 200)}`);
-      return JSON.parse(text) as Json;
+      return text;
     } catch (error) {
-      const isExpected = error instanceof TypeError || error instanceof SyntaxError;
-      throw isExpected ? new APIConnectionError("no whole answer", { cause: error }) : error;
+      throw error instanceof TypeError ? new APIConnectionError("no whole answer", { cause: error }) : error;
     } finally {
       cancel();
       signal.removeEventListener("abort", end);
+    }
+  };
+  const post = async (path: string, body: Json, signal: AbortSignal): Promise<Json> => {
+    const headers = { "content-type": "application/json" };
+    const text = await ask(path, { method: "POST", headers, body: JSON.stringify(body) }, signal);
+    try {
+      return JSON.parse(text) as Json;
+    } catch (error) {
+      throw new APIConnectionError("no whole answer", { cause: error });
     }
   };
   const done = async (path: string, body: Json, type: "ForwardBackward" | "Sample", signal: AbortSignal) => {
@@ -77,6 +96,9 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
   }
   if (modelId === undefined || sessionId === undefined) return;
   const model = modelId;
+  /** Numbers that it leaves out are waited for: few clients do it, because the wait is long. */
+  const leavesGaps = random.chance(0.3);
+  let nextNumber = 3;
   const pass = (data: readonly Json[], config: Json = {}) => ({ data, loss_fn: "cross_entropy", ...config });
   const backward = (input: Json, seq: Json = {}) => ({ model_id: model, forward_backward_input: input, ...seq });
   const adam = { learning_rate: 1e-4, beta1: 0.9, beta2: 0.95, eps: 1e-12 };
@@ -167,6 +189,12 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
         const made = await service.future(String(loss["request_id"]), "CreateCustomLoss", { signal });
         const config = { loss_fn: "custom", loss_fn_config: { loss_id: made.lossId } };
         const extra = random.chance(0.5) ? { extra: { data: [1, 2], dtype: "float32" } } : {};
+        if (random.chance(0.2)) {
+          // A tensor that is much larger when it is dense.
+          const sparse = { data: [3], dtype: "int64", sparse_crow_indices: [0, 1], sparse_col_indices: [0] };
+          const wide = { target_tokens: { ...sparse, shape: [1, 1_000_000_000] } };
+          return done("forward_backward", backward(pass([datum(wide)], config)), "ForwardBackward", signal);
+        }
         if (random.chance(0.3))
           return done(
             "forward_backward",
@@ -214,6 +242,97 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
         return post("optim_step", { model_id: model, seq_id: 1, adam_params: { ...adam, learning_rate: 2 } }, signal);
       },
     ],
+    [
+      "a number after a gap, and none",
+      async (signal) => {
+        if (leavesGaps) nextNumber += random.between(1, 3);
+        const sent = [nextNumber++, undefined].map((seq_id) =>
+          post(
+            "optim_step",
+            { model_id: model, ...(seq_id === undefined ? {} : { seq_id }), adam_params: adam },
+            signal,
+          ),
+        );
+        const [first, second] = await Promise.all(sent);
+        await service.future(String(first!["request_id"]), "OptimStep", { signal }).catch(() => {});
+        return service.future(String(second!["request_id"]), "OptimStep", { signal });
+      },
+    ],
+    [
+      "a model of which nothing is trained",
+      (signal) => {
+        const lora_config = { rank: 2, train_attn: false, train_mlp: false, train_unembed: false };
+        return post(
+          "create_model",
+          { session_id: sessionId, model_seq_id: 4, base_model: baseModel, lora_config },
+          signal,
+        );
+      },
+    ],
+    [
+      "a run that is deleted while it trains",
+      async (signal) => {
+        const number = random.between(5, 9);
+        const id = `${sessionId}:train:${number}`;
+        const made = await post(
+          "create_model",
+          { session_id: sessionId, model_seq_id: number, base_model: baseModel, lora_config: { rank: 2 } },
+          signal,
+        );
+        await service.future(String(made["request_id"]), "CreateModel", { signal });
+        const step = await post("optim_step", { model_id: id, seq_id: 1, adam_params: adam }, signal);
+        if (random.chance(0.5)) await service.future(String(step["request_id"]), "OptimStep", { signal });
+        await ask(`tinklet/runs/${id}/delete`, { method: "POST", body: "{}" }, signal);
+        return service.future(String(step["request_id"]), "OptimStep", { signal });
+      },
+    ],
+    [
+      "the other model",
+      async (signal) => {
+        if (otherModel === undefined) return undefined;
+        if (random.chance(0.5))
+          return done(
+            "asample",
+            { ...sampling, base_model: otherModel, sampling_params: { max_tokens: 3 } },
+            "Sample",
+            signal,
+          );
+        const number = random.between(10, 13);
+        const made = await post(
+          "create_model",
+          { session_id: sessionId, model_seq_id: number, base_model: otherModel, lora_config: { rank: 2 } },
+          signal,
+        );
+        const [path] = ownPaths();
+        if (path !== undefined && random.chance(0.3)) {
+          const load = { model_id: `${sessionId}:train:${number}`, path, optimizer: false };
+          const loaded = await post("load_weights", load, signal);
+          return service.future(String(loaded["request_id"]), "LoadWeights", { signal });
+        }
+        const step = { model_id: `${sessionId}:train:${number}`, adam_params: adam };
+        const sent = await post("optim_step", step, signal);
+        await service.future(String(made["request_id"]), "CreateModel", { signal });
+        return service.future(String(sent["request_id"]), "OptimStep", { signal });
+      },
+    ],
+    [
+      "an import",
+      (signal) => {
+        const body = form(random.pick(adapters));
+        const headers = { "content-type": `multipart/form-data; boundary=${boundary}` };
+        return ask("tinklet/import_adapter", { method: "POST", headers, body: body as never }, signal);
+      },
+    ],
+    [
+      "its events",
+      (signal) => {
+        const follow = random.chance(0.8);
+        const after = random.chance(0.2) ? "&after=none" : "";
+        const waitsMs = random.fraction() * 20_000;
+        return ask(`tinklet/events?follow=${follow}${after}`, { method: "GET" }, signal, waitsMs);
+      },
+    ],
+    ["its curve", (signal) => ask(`tinklet/runs/${model}/steps`, { method: "GET" }, signal)],
     [
       "a model's number twice",
       (signal) =>
@@ -321,8 +440,13 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
     ],
     [
       "a page of completions that names made-up results",
-      (signal) =>
-        post(
+      async (signal) => {
+        await post(
+          "create_sampling_session",
+          { session_id: sessionId, sampling_session_seq_id: 9, base_model: baseModel },
+          signal,
+        );
+        return post(
           "retrieve_futures",
           {
             target: { type: "sampling_session", sampling_session_id: `${sessionId}:sample:9` },
@@ -331,17 +455,53 @@ export async function rawClient({ tenant, service, clock, random, fetch, ownPath
             timeout: 0,
           },
           signal,
-        ),
+        );
+      },
     ],
     ["its progress", (signal) => service.api.listRunProgress({} as never, { signal })],
     ["its run", (signal) => service.createRestClient().getTrainingRun(model, { signal })],
   ];
-  for (let rounds = random.between(6, 12); rounds > 0; rounds--) {
+  const other = steps.find(([name]) => name === "the other model")!;
+  for (let rounds = random.between(8, 14); rounds > 0; rounds--) {
     if (random.chance(0.4)) await clock.sleep(random.fraction() * 6000);
-    const some = Array.from({ length: random.between(1, 3) }, () => random.pick(steps));
+    const some = Array.from({ length: random.between(1, 3) }, () =>
+      otherModel !== undefined && random.chance(0.3) ? other : random.pick(steps),
+    );
     await Promise.all(some.map(([what, run]) => record(what, run)));
   }
 }
+
+/** Adapters in PEFT's format: one that fits, and one of a kind that the server does not read. */
+const adapters = ["LORA", "IA3"].map((peft_type) => {
+  const module = "base_model.model.model.layers.0.self_attn.q_proj";
+  return peftFiles(
+    {
+      lora: { rank: 2, alpha: 32 },
+      weights: {
+        [`${module}.lora_A.weight`]: { data: new Float32Array(16).fill(0.5), shape: [2, 8] },
+        [`${module}.lora_B.weight`]: { data: new Float32Array(16).fill(0.25), shape: [8, 2] },
+      },
+    },
+    baseModel,
+  ).map(({ name, parts }) => {
+    const bytes = Buffer.concat(parts);
+    return { name, bytes: name.endsWith(".json") ? Buffer.from(String(bytes).replace("LORA", peft_type)) : bytes };
+  });
+});
+
+const boundary = "adapter";
+const form = (files: readonly { readonly name: string; readonly bytes: Uint8Array }[]): Uint8Array =>
+  new Uint8Array(
+    Buffer.concat([
+      ...files.flatMap(({ name, bytes }) => [
+        Buffer.from(`--${boundary}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n`),
+        bytes,
+        Buffer.from("\r\n"),
+      ]),
+      Buffer.from(`--${boundary}\r\ncontent-disposition: form-data; name="base_model"\r\n\r\n${baseModel}\r\n`),
+      Buffer.from(`--${boundary}--\r\n`),
+    ]),
+  );
 
 const node = (op: string, name: string, target: string, args: readonly unknown[]) => ({
   op,

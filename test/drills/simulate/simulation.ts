@@ -5,7 +5,7 @@ import { replaceEntropy } from "@tinklet/wire/entropy";
 import Libsql from "libsql";
 import { initialState, type ModelState } from "./arithmetic.ts";
 import { vocabularySize } from "./engine.ts";
-import { Host } from "./host.ts";
+import { Host, otherModel } from "./host.ts";
 import { Network, type NetworkFaults, noFaults, type Profile } from "./network.ts";
 import { judge } from "./oracle.ts";
 import { Random } from "./random.ts";
@@ -55,6 +55,9 @@ const failures: ReadonlySet<string> = new Set([
   "commit.failed",
   "snapshot.failed",
 ]);
+
+/** The limit of a small disk: that of an empty database and a few models. */
+const smallDiskBytes = 250_000;
 
 /** Everything ends within this time after the last fault. */
 const healthyLimitMs = 3_600_000;
@@ -152,10 +155,20 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   /** Models and samplers wait for each other's memory. */
   const isTight = random.chance(0.12);
   const largeDisk = random.pick([undefined, 1e9]);
+  /** Samples of many sequences: more than the engine's batch takes. */
+  const isCrowded = random.chance(0.08);
+  /** The engine has a second base model, which some starts leave out until nothing goes wrong any more. */
+  const hasOther = random.chance(0.1);
+  const threadDeaths = random.chance(0.05) ? random.fraction() * 0.3 : 0;
+  /** Results that are larger cannot be stored, as those of a gigabyte in SQLite. */
+  const mostBytes = random.chance(0.04) ? random.pick([150, 250, 400]) : Number.POSITIVE_INFINITY;
+  let isOtherMissing = false;
+  const hasTokenizer = random.chance(0.25);
   const isHealthy = () => scheduler.now >= healthyFromMs;
   const profile = profileOf(random, chunkLength);
+  const fate = new Random(seed, "fate");
   let network: Network;
-  const host = new Host({
+  const host: Host = new Host({
     scheduler,
     seed,
     folder,
@@ -168,14 +181,22 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
       staleSessionMs: random.pick([15_000, 900_000]),
       // A batch has up to four requests, and its first is sent last: fewer places than those of all models at once would hold it up.
       pendingPerTenant: random.pick([16, 20_000, 20_000]),
-      pending: random.pick([40, 100_000, 100_000, 100_000]),
+      pending: random.pick([20, 100_000, 100_000, 100_000]),
+      watchersPerTenant: random.pick([1, 64]),
+      chatHeartbeatMs: random.pick([1_000, 10_000]),
     },
     operationMs: random.pick([0.5, 5]),
     engineCallMs: isTight ? 2000 : random.pick([2, 50, 500]),
     engineCapacity: isTight ? 2 : random.pick([3, 5, 1000, 1000]),
     reopeningFails: random.chance(0.3),
-    hasTokenizer: random.chance(0.25),
-    maxDiskBytes: () => (isSmallDisk && !isHealthy() ? 400_000 : largeDisk),
+    hasTokenizer,
+    maxDiskBytes: () => (isSmallDisk && !isHealthy() ? smallDiskBytes : largeDisk),
+    hasOther: () => {
+      isOtherMissing = hasOther && !isHealthy() && host.crashes > 0 && fate.chance(0.5);
+      return hasOther && !isOtherMissing;
+    },
+    threadDeaths: () => (isHealthy() ? 0 : threadDeaths),
+    mostBytes: () => (isHealthy() ? Number.POSITIVE_INFINITY : mostBytes),
     onError: (event, fields) => {
       if (failures.has(event) && !work.mayFailInside)
         problem(`the server failed: ${event} ${JSON.stringify(fields).slice(0, 600)}`);
@@ -199,6 +220,9 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     healthyFromMs,
     problem,
     isOldServer: profile.name !== "current",
+    isCrowded,
+    hasTokenizer,
+    otherModel: hasOther ? otherModel : undefined,
     clockIsSteady: () => !host.hasJumped,
   });
 
@@ -217,7 +241,6 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   work.start();
 
   // Crashes come between two events: at every await there is one.
-  const fate = new Random(seed, "fate");
   let crashesLeft = fate.pick([0, 1, 1, 2, 3]);
   let crashAtEvent = scheduler.count + fate.below(600);
   const crash = () => {
@@ -228,6 +251,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     if (fate.chance(0.15)) host.jumpClock(fate.pick(clockJumpsMs)); // a machine sets its clock when it boots
     scheduler.after(world, fate.pick([0, 500, 8000]), "start", start);
   };
+  let restarts = 0;
   let crashNow = false;
   // One instant of a request's life, and how often it comes before the crash.
   const nextPoint = () => ({ name: fate.pick(crashPoints), times: fate.below(fate.pick([3, 30])) });
@@ -261,6 +285,20 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
       start();
     });
   }
+  if (threadDeaths > 0 || mostBytes < Number.POSITIVE_INFINITY) work.mayFailInside = true;
+  if (fate.chance(0.15)) {
+    // The operator restarts it in order. A crash may come in between, which starts it by itself.
+    scheduler.after(world, fate.fraction() * healthyFromMs * 0.8, "the server is to end", () => {
+      if (host.server === undefined) return;
+      restarts++;
+      host.close().then(
+        (isEnded) => {
+          if (isEnded) start();
+        },
+        (error: unknown) => problem(`the server's close failed: ${(error as Error)?.stack ?? String(error)}`),
+      );
+    });
+  }
   if (fate.chance(0.2)) {
     scheduler.after(world, fate.fraction() * healthyFromMs, "clock jumps", () =>
       host.jumpClock(fate.pick(clockJumpsMs)),
@@ -280,7 +318,8 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   }
   scheduler.after(world, healthyFromMs, "healthy", () => {
     host.setFull(false);
-    if (!isSmallDisk || !host.isRunning) return;
+    host.setMostBytes(Number.POSITIVE_INFINITY);
+    if (!(isSmallDisk || isOtherMissing) || !host.isRunning) return;
     host.crash("killed");
     start();
   });
@@ -288,6 +327,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   /** What has gone wrong so far, beside answers that arrived. */
   const faultsSoFar = () =>
     host.crashes +
+    restarts +
     host.engineDeaths +
     [...network.counts].reduce((sum, [name, times]) => sum + (name === "answered" ? 0 : times), 0);
   // A seed whose draws let everything go well gets a crash.
@@ -326,16 +366,20 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   }
 
   for (const model of work.models) {
-    const { problem: wrong } = judge(startsOf(model), model.calls, model.samples, vocabularySize);
+    const starts = startsOf(model);
+    if (starts === undefined) continue;
+    const { problem: wrong } = judge(starts, model.calls, model.samples, vocabularySize);
     if (wrong !== undefined) problem(`${model.client} ${model.modelId}: ${wrong}`);
   }
   if (ended && faultsSoFar() === 0) problem("nothing went wrong");
   if (ended && work.records.length < fewestCalls) problem(`only ${work.records.length} calls were made`);
 
-  /** The states that a model may have begun in: those of its checkpoint, if it was created from one. */
-  function startsOf({ seed: modelSeed, from }: TrackedModel): readonly ModelState[] {
+  /** The states that a model may have begun in: those of its checkpoint, if it was created from one. `undefined` when they are too many. */
+  function startsOf({ seed: modelSeed, from }: TrackedModel): readonly ModelState[] | undefined {
     if (from === undefined) return [initialState(modelSeed)];
-    return judge(startsOf(from.model), from.model.calls, [], vocabularySize).saved(from.name, from.optimizer);
+    const starts = startsOf(from.model);
+    const origin = starts && judge(starts, from.model.calls, [], vocabularySize);
+    return origin?.isComplete === true ? origin.saved(from.name, from.optimizer) : undefined;
   }
 
   /** Ends the clients and the server, looks at what they left, and starts the server once more. */
@@ -403,7 +447,12 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     calls: work.records.length,
     events: scheduler.count,
     virtualMs: Math.round(scheduler.now),
-    faults: { ...Object.fromEntries(network.counts), crashes: host.crashes, "engine deaths": host.engineDeaths },
+    faults: {
+      ...Object.fromEntries(network.counts),
+      crashes: host.crashes,
+      restarts,
+      "engine deaths": host.engineDeaths,
+    },
   };
   fs.rmSync(folder, { recursive: true, force: true });
   return result;

@@ -1,20 +1,27 @@
 /** What the clients of a simulation do: training, sampling, listing, and attempts at what belongs to another tenant. */
 import {
   APIFuture,
+  type ClientOptions,
   type CustomLoss,
   type RetryConfig,
   type SampleOptions,
-  type SamplingClient,
+  SamplingClient,
   ServiceClient,
   TensorData,
   type TrainingClient,
 } from "@tinklet/sdk";
-import { InvalidInputError, RateLimitError, RequestFailedError, TinkerError } from "@tinklet/wire/errors";
+import {
+  APIConnectionError,
+  InvalidInputError,
+  RateLimitError,
+  RequestFailedError,
+  TinkerError,
+} from "@tinklet/wire/errors";
 import { type Example, sampledTokens } from "./arithmetic.ts";
 import { chat } from "./chat.ts";
 import { baseWeights, contextLength, vocabularySize } from "./engine.ts";
 import { baseModel, baseUrl, keyOf } from "./host.ts";
-import { samplingMistakes, trainingMistakes } from "./mistakes.ts";
+import { nameInUse, samplingMistakes, trainingMistakes } from "./mistakes.ts";
 import type { Network } from "./network.ts";
 import type { Call, Operation, Sample } from "./oracle.ts";
 import { Random } from "./random.ts";
@@ -39,6 +46,8 @@ export interface TrackedModel {
 /** A checkpoint of a model. */
 interface Saved {
   readonly path: string;
+  /** Virtual time before which it has not expired, where the server's clock is steady. */
+  readonly livesUntil: number;
   /** Virtual time by which it has certainly expired, where the server's clock is steady. */
   readonly endsBy: number;
 }
@@ -61,6 +70,12 @@ export interface WorkloadOptions {
   readonly healthyFromMs: number;
   readonly problem: (text: string) => void;
   readonly isOldServer: boolean;
+  /** Whether many samples ask for many sequences. */
+  readonly isCrowded: boolean;
+  /** Whether the model has one, which chats need. */
+  readonly hasTokenizer: boolean;
+  /** A second base model, which the server may not have at some times. */
+  readonly otherModel: string | undefined;
   /** Whether the server's clock was never set. */
   readonly clockIsSteady: () => boolean;
 }
@@ -86,6 +101,7 @@ const retryConfigs: readonly RetryConfig[] = [
   {},
   { maxConnections: 2 },
   { maxConnections: 1, progressTimeoutMs: 20_000 },
+  { progressTimeoutMs: 8_000 },
   { enableRetryLogic: false },
   { enableStuckDetection: false, retryDelayBaseMs: 50 },
 ];
@@ -97,6 +113,7 @@ class ClientProcess {
   readonly owner: Owner;
   readonly tenant: string;
   readonly service: ServiceClient;
+  readonly options: ClientOptions;
   readonly random: Random;
   readonly work: Workload;
   /** Whether its user has closed it, amid its calls. */
@@ -108,7 +125,7 @@ class ClientProcess {
     this.tenant = tenant;
     this.owner = newOwner(name);
     this.random = new Random(seed, name);
-    this.service = new ServiceClient({
+    this.options = {
       apiKey: keyOf(tenant),
       baseUrl,
       fetch: network.fetchOf(this.owner),
@@ -116,8 +133,8 @@ class ClientProcess {
       logger: silent,
       telemetry: this.random.chance(0.3),
       ...(this.random.chance(0.3) ? { maxRetries: this.random.pick([0, 1, 3]) } : {}),
-      retryConfig: this.random.pick(retryConfigs),
-    });
+    };
+    this.service = new ServiceClient({ ...this.options, retryConfig: this.random.pick(retryConfigs) });
   }
 
   sleep(ms: number): Promise<void> {
@@ -134,7 +151,9 @@ class ClientProcess {
     const record: CallRecord = { client: this.owner.name, what, startedAt: scheduler.now, endedAt: undefined };
     this.work.records.push(record);
     const stop = new AbortController();
-    if (options.mayCancel !== false && this.random.chance(this.work.cancelRate)) {
+    if (options.mayCancel !== false && this.random.chance(this.work.cancelRate * 0.1)) {
+      stop.abort(new Cancelled("before the call"));
+    } else if (options.mayCancel !== false && this.random.chance(this.work.cancelRate)) {
       scheduler.after(this.owner, this.random.fraction() * 3000, `cancel ${what}`, () => {
         stop.abort(new Cancelled("by the workload"));
       });
@@ -170,13 +189,17 @@ class ClientProcess {
     }
   }
 
-  /** Repeats a call that the server refuses because its queue is full of calls that were made before. */
+  /**
+   * Repeats a call that the server refuses because its queue is full of calls that were made before, and a sample that the client's own
+   * stuck detection ended.
+   */
   async #admitted<T>(run: () => PromiseLike<T>): Promise<T> {
     for (let refusals = 0; ; refusals++) {
       try {
         return await run();
       } catch (error) {
-        if (!(error instanceof RateLimitError) || refusals >= mostRefusals) throw error;
+        const isStuck = error instanceof APIConnectionError && error.code === "stuck";
+        if (!(error instanceof RateLimitError || isStuck) || refusals >= mostRefusals) throw error;
         await this.sleep(5_000);
       }
     }
@@ -233,6 +256,9 @@ class ClientProcess {
   }
 }
 
+/** More than all settings of a seed's clock together. */
+const mostSetMs = 3_600_000;
+
 /** Why an accepted request may fail although it was right. */
 const explained: readonly RegExp[] = [
   /crashed or was killed \d+ times/,
@@ -280,7 +306,7 @@ export class Workload {
       this.#run(new ClientProcess(this, tenant, `sampler-${tenant}`), (client) => this.#sample(client));
       if (index === 0 || random.chance(0.3))
         this.#run(new ClientProcess(this, tenant, `other-${tenant}`), (client) => this.#pry(client));
-      if (random.chance(0.15))
+      if (random.chance(this.options.otherModel === undefined ? 0.15 : 0.6))
         this.#run(new ClientProcess(this, tenant, `raw-${tenant}`), (client) =>
           rawClient({
             tenant,
@@ -288,6 +314,7 @@ export class Workload {
             clock: this.options.scheduler.clock(client.owner),
             random: client.random,
             fetch: this.options.network.fetchOf(client.owner),
+            otherModel: this.options.otherModel,
             ownPaths: () =>
               this.targets.flatMap((target) =>
                 target.tenant === tenant && target.path !== undefined ? [target.path] : [],
@@ -295,7 +322,7 @@ export class Workload {
             record: (what, run) => client.call(what, run, { mayFail: true }),
           }),
         );
-      if (random.chance(0.15))
+      if (random.chance(this.options.hasTokenizer ? 0.4 : 0.03))
         this.#run(new ClientProcess(this, tenant, `chat-${tenant}`), (client) =>
           chat({
             clock: this.options.scheduler.clock(client.owner),
@@ -410,6 +437,7 @@ export class Workload {
       else if (kind < 78) pending.push(this.#save(client, trainer, model, `s${random.below(4)}-${at}`, paths));
       else if (kind < 84 && paths.size > 0) pending.push(this.#load(client, trainer, model, paths));
       else if (kind < 90) pending.push(this.#sampleModel(client, trainer, model));
+      else if (kind < 92) pending.push(this.#export(client, trainer, model, `e${at}`));
       else {
         loss ??= await client.call("createCustomLoss", (signal) =>
           service.createCustomLoss(
@@ -565,11 +593,19 @@ export class Workload {
   ): Promise<void> {
     const ttlSeconds = client.random.chance(0.3) ? client.random.pick([2, 10, 86_400]) : undefined;
     const overwrite = client.random.chance(0.2) ? true : undefined;
+    const startedAt = this.options.scheduler.now;
     const saved = await this.#tracked(client, model, { kind: "save", name }, `saveState ${name}`, (signal) =>
       trainer.saveState(name, { signal, ttlSeconds, overwrite }),
     );
-    const endsBy = this.options.scheduler.now + (ttlSeconds ?? Number.POSITIVE_INFINITY) * 1000;
-    if (saved !== undefined) paths.set(name, { path: saved.path, endsBy });
+    const ttlMs = (ttlSeconds ?? Number.POSITIVE_INFINITY) * 1000;
+    const endsBy = this.options.scheduler.now + ttlMs;
+    if (saved !== undefined) paths.set(name, { path: saved.path, livesUntil: startedAt + ttlMs, endsBy });
+  }
+
+  async #export(client: ClientProcess, trainer: TrainingClient, model: TrackedModel, name: string): Promise<void> {
+    await this.#tracked(client, model, { kind: "save", name }, `saveWeightsExternal ${name}`, (signal) =>
+      trainer.saveWeightsExternal(name, { signal }),
+    );
   }
 
   /** What a checkpoint that has expired must not do. */
@@ -593,16 +629,29 @@ export class Workload {
     const { service, random } = client;
     const weights = this.targets.find(({ tenant, path }) => tenant === client.tenant && path !== undefined)?.path;
     const [used] = [...paths.keys()].slice(-1);
-    const state = used === undefined ? undefined : paths.get(used)!.path;
+    const saved = used === undefined ? undefined : paths.get(used)!;
     const [what, attempt] = random.pick(
-      trainingMistakes({ service, trainer, random, used, state, weights, baseModel }),
+      trainingMistakes({ service, trainer, random, used, state: saved?.path, weights, baseModel }),
     );
-    await this.#refused(client, what, attempt);
+    // The name of a checkpoint that was deleted or has expired may be used again.
+    const isFree = () => what === nameInUse && (paths.get(used!) !== saved || !this.#isLive(saved!));
+    await this.#refused(client, what, attempt, isFree);
   }
 
-  async #refused(client: ClientProcess, what: string, attempt: (signal: AbortSignal) => PromiseLike<unknown>) {
+  /** Whether a checkpoint that was not deleted has certainly not expired. */
+  #isLive({ livesUntil }: Saved): boolean {
+    const { scheduler, clockIsSteady } = this.options;
+    return scheduler.now + (clockIsSteady() ? 0 : mostSetMs) < livesUntil;
+  }
+
+  async #refused(
+    client: ClientProcess,
+    what: string,
+    attempt: (signal: AbortSignal) => PromiseLike<unknown>,
+    maySucceed = () => false,
+  ) {
     const seen = await client.call(what, attempt, { mayFail: true });
-    if (seen !== undefined)
+    if (seen !== undefined && !maySucceed())
       this.options.problem(`${client.owner.name}: ${what} succeeded: ${JSON.stringify(seen).slice(0, 200)}`);
   }
 
@@ -710,7 +759,9 @@ export class Workload {
     const { random } = client;
     const prompt = Array.from({ length: random.between(1, 6) }, () => random.below(vocabularySize));
     const seed = random.below(1_000_000);
-    const numSamples = random.chance(0.03) ? 40 : random.chance(0.3) ? 2 : 1; // 64 sequences run at once
+    // 64 sequences run at once.
+    const many = this.options.isCrowded ? 32 : 40;
+    const numSamples = random.chance(this.options.isCrowded ? 0.5 : 0.03) ? many : random.chance(0.3) ? 2 : 1;
     const rows = prompt.length - 1;
     const more: SampleOptions =
       this.options.isOldServer || required || !random.chance(0.25)
@@ -730,7 +781,8 @@ export class Workload {
     const options = {
       numSamples,
       ...more,
-      ...(random.chance(0.05) ? { timeoutMs: 500 + random.below(20_000) } : {}),
+      // A call that must succeed has the time that the engine takes.
+      ...(!required && random.chance(0.05) ? { timeoutMs: 500 + random.below(20_000) } : {}),
       samplingParams: { maxTokens: random.between(1, 5), seed },
     };
     if (random.chance(0.25) && !required) {
@@ -738,9 +790,21 @@ export class Workload {
         const shown: number[][] = [];
         const text = random.chance(0.4) ? { tokenizer: bytesAsText } : {};
         const stream = sampler.stream(prompt, { ...options, ...text, signal });
-        for await (const { index, token } of stream) {
-          shown[index] ??= [];
-          shown[index].push(token);
+        // A reader may leave before the end.
+        const most = random.chance(0.15) ? random.below(4) : Number.POSITIVE_INFINITY;
+        const leaves = random.chance(0.5);
+        const left = new Cancelled("the reader");
+        let seen = 0;
+        try {
+          for await (const { index, token } of stream) {
+            while (shown.length <= index) shown.push([]);
+            shown[index]!.push(token);
+            if (++seen <= most) continue;
+            if (leaves) break;
+            stream.cancel(left);
+          }
+        } catch (error) {
+          if (error !== left) throw error;
         }
         return shown;
       });
@@ -783,6 +847,12 @@ export class Workload {
       requestId: undefined,
     });
     const samplers = [sampler];
+    // A second client of the same sampling session, as another process has it.
+    const handle = random.chance(0.15)
+      ? await client.call("handle", (signal) => samplers[0]!.handle({ signal }))
+      : undefined;
+    const second = handle && SamplingClient.fromHandle(handle, client.options);
+    if (second !== undefined) samplers.push(second);
     const judged = async (required = false) => {
       const sample = await this.#draw(client, random.pick(samplers), required);
       for (const [i, tokens] of (sample?.sequences ?? []).entries()) {
@@ -804,6 +874,7 @@ export class Workload {
     const leftMs = this.steadyFromMs - this.options.scheduler.now;
     if (leftMs > 0) await client.sleep(leftMs + random.below(5000));
     await judged(true);
+    await second?.close();
   }
 
   /** Asks for what belongs to others: it must never be given. */

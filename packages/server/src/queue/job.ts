@@ -191,11 +191,20 @@ export async function untilStored<T>(
   }
 }
 
-/** Removes the `unowned` marker of a folder whose row is committed. After a failure here the next start removes it. */
-export const markOwned = ({ store, log }: QueueContext, filesId: string): Promise<void> =>
-  store.files.markOwned(filesId, true).catch((error: unknown) => {
+/**
+ * Removes the `unowned` marker of a folder whose row is committed. After a failure here the next start removes it. The folder is pinned
+ * meanwhile: if its row were deleted at the same time, this would remove the new marker.
+ */
+export async function markOwned({ store, log }: QueueContext, filesId: string): Promise<void> {
+  const unpin = store.pin(filesId);
+  try {
+    await store.files.markOwned(filesId, true);
+  } catch (error) {
     log.warn("files.mark_failed", { files: filesId, error: String(error) });
-  });
+  } finally {
+    unpin();
+  }
+}
 
 /** The request is invalid; found while it runs. Its message is sent to the client. */
 export class UserError extends Error {

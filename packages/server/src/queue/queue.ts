@@ -267,8 +267,6 @@ export class Queue {
     } else if (accepted.isNew) {
       const job = this.#track(accepted.id, request);
       if (job.resolvedParams.stream) this.context.feeds.open(job.id);
-      const { id, kind, deaths } = job;
-      if (isGivenUp(job)) this.context.log.warn("request.given_up", { request: id, kind, deaths });
       this.engineQueues.get(baseModel)?.addSample(job);
     } else if (!this.#jobs.has(accepted.id)) this.#noteCompletion(accepted.id, request);
     return { requestId: this.#ids.make(accepted.id, request.tenant), id: accepted.id };

@@ -3,7 +3,7 @@
  * An id is one AES block of the row number and a tag of the tenant: it reveals neither and cannot be guessed. The server can verify an id
  * without a row, and so distinguishes an expired result from an id that never existed.
  */
-import { createCipheriv, createDecipheriv, createHmac, timingSafeEqual } from "node:crypto";
+import { type Cipher, createCipheriv, createDecipheriv, createHmac, type Decipher, timingSafeEqual } from "node:crypto";
 
 const cipher = "aes-128-ecb"; // safe here: every plaintext is a single block and unique
 const tagBytes = 8;
@@ -12,7 +12,8 @@ const oldChecksumLength = 16;
 /** Ids of one kind of rows. */
 export class OpaqueIds {
   readonly #secret: Buffer;
-  readonly #key: Buffer;
+  readonly #encrypt: Cipher;
+  readonly #decrypt: Decipher;
   readonly #kind: string;
   /** By tenant. Bounded by the number of API keys. */
   readonly #tags = new Map<string, Buffer>();
@@ -21,20 +22,23 @@ export class OpaqueIds {
   constructor(secret: Buffer, kind: string) {
     this.#secret = secret;
     this.#kind = kind;
-    this.#key = createHmac("sha256", secret).update(`${kind} ids`).digest().subarray(0, 16);
+    const key = createHmac("sha256", secret).update(`${kind} ids`).digest().subarray(0, 16);
+    // Without padding every block is independent, so that one object serves all ids.
+    this.#encrypt = createCipheriv(cipher, key, null).setAutoPadding(false);
+    this.#decrypt = createDecipheriv(cipher, key, null).setAutoPadding(false);
   }
 
   make(row: number, tenant: string): string {
     const block = Buffer.alloc(16);
     this.#tag(tenant).copy(block);
     block.writeBigUInt64BE(BigInt(row), tagBytes);
-    return createCipheriv(cipher, this.#key, null).setAutoPadding(false).update(block).toString("hex");
+    return this.#encrypt.update(block).toString("hex");
   }
 
   /** The row number, or `undefined` when this server never issued this id to this tenant. */
   read(text: string, tenant: string): number | undefined {
     if (!/^[0-9a-f]{32}$/.test(text)) return undefined;
-    const block = createDecipheriv(cipher, this.#key, null).setAutoPadding(false).update(Buffer.from(text, "hex"));
+    const block = this.#decrypt.update(Buffer.from(text, "hex"));
     if (!timingSafeEqual(block.subarray(0, tagBytes), this.#tag(tenant))) return undefined;
     return Number(block.readBigUInt64BE(tagBytes));
   }

@@ -17,11 +17,11 @@ import { join } from "node:path";
 import type { AdapterState } from "@tinklet/engine";
 import Libsql from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { openDatabase } from "./database.ts";
+import { openDatabase, type Sql } from "./database.ts";
 import { readAdapter, verifyAdapter, writeAdapter } from "./files/adapter-files.ts";
 import { memoryFileStore, newFolderId, openFileStore } from "./files/file-store.ts";
 import { openStore } from "./store.ts";
-import { addFiles, addModel } from "./tables/models.ts";
+import { addFiles, addModel, dropUnusedFiles } from "./tables/models.ts";
 import { migrations } from "./tables/schema.ts";
 import { addSession, getSession } from "./tables/sessions.ts";
 
@@ -53,6 +53,23 @@ test("reads and writes of a closed database fail with a reason", async () => {
 });
 
 describe("group commit", () => {
+  test("a group is synced only if a writer changed something", async () => {
+    const synced: boolean[] = [];
+    // The sync begins right after the commit.
+    const onPoint = (point: string) => {
+      if (point === "commit.before") queueMicrotask(() => synced.push(db.synced() !== undefined));
+    };
+    const db = openDatabase({ file: join(await folder(), "x.db"), onPoint });
+    onTestFinished(() => db.close());
+    const changing = (sql: Sql) => addSession(sql, session("a"));
+    await db.write(changing);
+    await db.write((sql) => sql.run("DELETE FROM sessions WHERE id = 'none'"));
+    await db.write((sql) => sql.run("UPDATE sessions SET tenant = 'u' WHERE id = 'a'"));
+    await db.write((sql) => getSession(sql, "a"));
+    await db.write((sql) => sql.all("PRAGMA incremental_vacuum"));
+    expect(synced).toEqual([true, false, true, false, true]);
+  });
+
   test("concurrent writers share one commit, and only the changes of one that throws are rolled back", async () => {
     const groups: number[] = [];
     const db = openDatabase({ file: ":memory:", now: () => 0, onCommit: (_ms, writers) => groups.push(writers) });
@@ -388,4 +405,15 @@ describe("adapter files", () => {
     await copyFile(new URL(import.meta.url), join(root, "unrelated"));
     expect(await files.listFolders()).toEqual([]);
   });
+});
+
+test("of two collections at once, only one removes a folder, and the other does not claim it", async () => {
+  const db = openDatabase({ file: ":memory:" });
+  onTestFinished(() => db.close());
+  const collect = (isPinned: boolean) => db.write((sql) => dropUnusedFiles(sql, ["f"], () => isPinned));
+  await db.write((sql) => addFiles(sql, "f", 1, 1));
+  expect(await collect(true)).toEqual({ dropped: [], kept: ["f"] });
+  expect(await collect(false)).toEqual({ dropped: ["f"], kept: [] });
+  // Keeping it would remove the marker by which the next start knows that the folder may be removed.
+  expect(await collect(false)).toEqual({ dropped: [], kept: [] });
 });

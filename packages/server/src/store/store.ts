@@ -41,6 +41,7 @@ export interface StoreOptions extends Omit<DatabaseOptions, "file"> {
 const freedPages = 1000;
 
 async function shrink(db: Database): Promise<void> {
+  if (Number(db.sql.get<{ freelist_count: number }>("PRAGMA freelist_count")?.freelist_count ?? 0) === 0) return;
   try {
     await db.write((sql) => sql.all(`PRAGMA incremental_vacuum(${freedPages})`));
   } catch (error) {

@@ -74,7 +74,9 @@ export async function runSample(
   watch(sampler, watched);
   const startedAtMs = clock.monotonic();
   try {
-    sampler.client ??= await sampler.joining.get({ signal: watched.signal });
+    sampler.client ??= await sampler.joining.get({ signal: watched.signal }).catch((error: unknown) => {
+      throw signal.aborted || !watched.signal.aborted ? error : stuck(sampler, state.lastError);
+    });
     let submission = await newSubmission(sampler);
     for (let attempt = 1; ; attempt++) {
       try {

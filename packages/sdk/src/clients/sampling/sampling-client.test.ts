@@ -618,6 +618,19 @@ describe("a handle for another thread", () => {
     expect(stub.callsOf("sessionHeartbeat")).toHaveLength(3);
   });
 
+  it("M-808: gives up after progressTimeoutMs while it has no number yet", async () => {
+    const { sampler, stub, run, clock } = await setup(
+      { faults: ({ operation }) => (operation === "joinSamplingSession" ? stall : undefined) },
+      { retryConfig: { progressTimeoutMs: 8_000 }, config: { sample_join_sampling_session: true } },
+    );
+    const handle = await run(sampler.handle());
+    const other = SamplingClient.fromHandle(handle, { fetch: stub.fetch, clock, telemetry: false });
+    const error = await run(failure(other.sample(prompt)));
+    expect(error).toMatchObject({ name: "APIConnectionError", code: "stuck" });
+    expect(clock.monotonic()).toBe(8_000);
+    await other.close();
+  });
+
   it("keeps its retryConfig", async () => {
     const { sampler, run } = await setup({}, { retryConfig: { maxConnections: 3 } });
     expect((await run(sampler.handle())).retryConfig).toEqual({ maxConnections: 3 });

@@ -33,7 +33,7 @@ async function submit(
     },
     gap: (seqId, error) => log.push(`gap ${seqId}: ${(error as Error).message}`),
   };
-  const queue = new SubmissionQueue();
+  const queue = new SubmissionQueue(async () => {});
   const outcome = await queue
     .submit((turn) => submitChunks(turn, chunks, sender, { parallel: options.parallel ?? true }))
     .catch((error: unknown) => error as Error & { hint?: string });

@@ -19,7 +19,7 @@ const later = () => new Promise<void>((resolve) => setTimeout(resolve, 0));
 
 describe("SubmissionQueue", () => {
   it("M-601: one at a time, in the order of the calls, numbered from 1", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     const gates = [open(), open(), open()];
     const started: number[] = [];
     const sent = gates.map((gate, i) =>
@@ -40,7 +40,7 @@ describe("SubmissionQueue", () => {
   });
 
   it("a failed submission does not block the line, and its number is not used again", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     const numbers: number[] = [];
     const send = (error?: Error) =>
       queue.submitOne(async (seqId) => {
@@ -55,13 +55,13 @@ describe("SubmissionQueue", () => {
   });
 
   it("what turns out not to be sendable gives its number back", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     await failure(queue.submitOne(() => Promise.reject(new InvalidInputError("a", "b"))));
     expect(await queue.submitOne(async (seqId) => seqId)).toBe(1);
   });
 
   it("aborted while it waits: it leaves at once, draws no number, and the next one goes", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     const gate = open();
     const first = queue.submitOne(() => gate.promise);
     const controller = new AbortController();
@@ -78,13 +78,13 @@ describe("SubmissionQueue", () => {
   });
 
   it("aborted before the call: nothing is sent", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     await expect(queue.submitOne(async (seqId) => seqId, AbortSignal.abort("no"))).rejects.toBe("no");
     expect(await queue.submitOne(async (seqId) => seqId)).toBe(1);
   });
 
   it("aborted while it is sent: the waiting ends, the submission does not, and the next one waits for it", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     const gate = open();
     const log: string[] = [];
     const controller = new AbortController();
@@ -104,7 +104,7 @@ describe("SubmissionQueue", () => {
   });
 
   it("a turn may draw several numbers, and give the last ones back", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     await queue.submit(async (turn) => {
       expect([turn.draw(3), turn.draw()]).toEqual([1, 4]);
       turn.giveBack(3);
@@ -114,7 +114,7 @@ describe("SubmissionQueue", () => {
   });
 
   it("a send that throws at once is a rejection like any other", async () => {
-    const queue = new SubmissionQueue();
+    const queue = new SubmissionQueue(async () => {});
     const thrown = queue.submit(() => {
       throw new Error("sync");
     });

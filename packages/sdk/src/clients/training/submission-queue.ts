@@ -27,7 +27,7 @@ export class SubmissionQueue {
    * @param fill - uses up a number that the server may not have received. If it rejects, the next call fails with the same error and
    * draws no number.
    */
-  constructor(fill: (seqId: number) => Promise<void> = async () => {}) {
+  constructor(fill: (seqId: number) => Promise<void>) {
     this.#fill = fill;
   }
 

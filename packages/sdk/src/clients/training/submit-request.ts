@@ -22,7 +22,7 @@ export interface SubmitOptions {
 export async function submitRequest(
   { transport, clock, config }: Session,
   request: PreparedRequest,
-  options: SubmitOptions = {},
+  options: SubmitOptions,
 ): Promise<Accepted> {
   const startedAtMs = clock.monotonic();
   let prepared = request;

@@ -82,14 +82,14 @@ export function chatCredential(request: Request): Credential {
 }
 
 export class Auth {
-  readonly #keys: readonly ApiKey[];
+  readonly #keys: readonly (ApiKey & { readonly digest: Buffer })[];
   readonly #secret: Buffer;
   readonly #clock: Clock;
   /** By tenant; bounded by the number of keys, which do not change while the server runs. */
   readonly #fingerprints = new Map<string, string>();
 
   constructor(keys: readonly ApiKey[], secret: Buffer, clock: Clock) {
-    this.#keys = keys;
+    this.#keys = keys.map((key) => ({ ...key, digest: Buffer.from(key.sha256, "hex") }));
     this.#secret = secret;
     this.#clock = clock;
   }
@@ -135,7 +135,7 @@ export class Auth {
     const given = Buffer.from(hashApiKey(key), "hex");
     // all keys are compared, so that the time taken does not show which one matched
     let found: string | undefined;
-    for (const { name, sha256 } of this.#keys) if (timingSafeEqual(given, Buffer.from(sha256, "hex"))) found = name;
+    for (const { name, digest } of this.#keys) if (timingSafeEqual(given, digest)) found = name;
     return found;
   }
 

@@ -337,7 +337,10 @@ export const unusedFiles = (sql: Sql): string[] =>
 export const unusedBytes = (sql: Sql): number =>
   sql.get<{ n: number }>(`SELECT COALESCE(SUM(bytes), 0) AS n FROM files WHERE ${unused}`)!.n;
 
-/** Deletes the rows of those candidates that no row refers to and that are not pinned; the files of `dropped` may then be removed. */
+/**
+ * Deletes the rows of those candidates that no row refers to and that are not pinned; the files of `dropped` may then be removed. A row that
+ * is gone already, because two calls ran at once, is in neither list: the other call removes its files.
+ */
 export function dropUnusedFiles(
   sql: Sql,
   candidates: readonly string[],
@@ -347,7 +350,8 @@ export function dropUnusedFiles(
   const kept: string[] = [];
   for (const id of candidates) {
     const gone = !isPinned(id) && sql.run(`DELETE FROM files WHERE id = ? AND ${unused}`, id).changes > 0;
-    (gone ? dropped : kept).push(id);
+    if (gone) dropped.push(id);
+    else if (hasFiles(sql, id)) kept.push(id);
   }
   return { dropped, kept };
 }
