@@ -2,10 +2,11 @@
 // other. Time, processor time of the client (the server is another process), and sockets. `npm run bench -- http2`
 import { execFileSync, fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { build } from "esbuild";
 import { Agent } from "undici";
 
 const rounds = 3;
@@ -16,6 +17,7 @@ const variants = {
   "HTTP/2, 2 sessions, pipelining 1": { allowH2: true, connections: 2, pipelining: 1 },
   "HTTP/2, 2 sessions, pipelining 100": { allowH2: true, connections: 2, pipelining: 100 },
   "HTTP/2, 10 sessions, pipelining 200": { allowH2: true, connections: 10, pipelining: 200 },
+  "HTTP/2 of the SDK, up to 10 sessions": "sdk",
 };
 const loads = {
   "40 polls of 200 ms": { path: "/poll", count: 40, atOnce: 40 },
@@ -59,20 +61,40 @@ async function load(agent, origin, { path, count, atOnce }) {
   await Promise.all(Array.from({ length: atOnce }, worker));
 }
 
-async function measure(origin, options, work) {
-  const agent = new Agent({ ...options, connect: { rejectUnauthorized: false, timeout: 30_000 } });
+/** The SDK's sessions (`packages/sdk/src/transport/http2-sessions.node.ts`), compiled into the folder. */
+async function sessionsOf(folder) {
+  const source = fileURLToPath(new URL("../packages/sdk/src/transport/http2-sessions.node.ts", import.meta.url));
+  const outfile = join(folder, "sessions.mjs");
+  await build({ entryPoints: [source], outfile, bundle: true, platform: "node", format: "esm", external: ["undici"] });
+  return (await import(pathToFileURL(outfile).href)).Http2Sessions;
+}
+
+/** Timers of the system, as far as the sessions use a clock. */
+const clock = {
+  timer: (ms, run) => {
+    const handle = setTimeout(run, ms).unref();
+    return () => clearTimeout(handle);
+  },
+};
+
+async function measure(origin, options, work, Sessions) {
+  const connect = { rejectUnauthorized: false, timeout: 30_000 };
+  const agent =
+    options === "sdk"
+      ? new Sessions({ clock, background: clock, most: 2_000, connectTimeoutMs: 30_000 })
+      : new Agent({ ...options, connect });
   let [cpu, startMs] = [process.cpuUsage(), performance.now()];
   try {
     await inTime(load(agent, origin, { path: "/small", count: 20, atOnce: 20 }));
     [cpu, startMs] = [process.cpuUsage(), performance.now()];
     await inTime(load(agent, origin, work));
   } catch (error) {
-    void agent.destroy();
+    void agent.destroy(error);
     throw error;
   }
   const ms = performance.now() - startMs;
   const { user, system } = process.cpuUsage(cpu);
-  await agent.destroy();
+  await agent.destroy(new Error("over"));
   return { ms, cpuUs: (user + system) / work.count };
 }
 
@@ -88,10 +110,10 @@ function inTime(work) {
 const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 
 /** The median of some rounds, compared with the first variant. */
-async function rowOf(origin, name, { options, work, base }) {
+async function rowOf(origin, name, { options, work, base, Sessions }) {
   const taken = [];
   try {
-    for (let round = 0; round < rounds; round++) taken.push(await measure(origin, options, work));
+    for (let round = 0; round < rounds; round++) taken.push(await measure(origin, options, work, Sessions));
   } catch (error) {
     return { name, value: "-", unit: "ms", note: error.message };
   }
@@ -110,6 +132,8 @@ async function rowOf(origin, name, { options, work, base }) {
 
 export default async function bench({ onRow = () => {} } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "http2-"));
+  const Sessions = await sessionsOf(folder);
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0"; // in this process alone; the server's certificate is self-signed
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
   const subject = ["-subj", "/CN=localhost", "-days", "1"];
   execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, ...subject], {
@@ -122,7 +146,7 @@ export default async function bench({ onRow = () => {} } = {}) {
     for (const [title, work] of Object.entries(loads)) {
       const base = {};
       for (const [name, options] of Object.entries(variants)) {
-        const row = await rowOf(`https://127.0.0.1:${port}`, `${title}: ${name}`, { options, work, base });
+        const row = await rowOf(`https://127.0.0.1:${port}`, `${title}: ${name}`, { options, work, base, Sessions });
         rows.push(row);
         onRow(row);
       }

@@ -15,5 +15,5 @@ it("every package's public names and types are those of its report (node test/pa
   expect(readdirSync(folder).sort()).toEqual([...reports.keys()].sort());
   for (const [file, text] of reports) expect(text, file).toBe(readFileSync(join(folder, file), "utf8"));
   const atRunTime = Number(/: (\d+) names at run time/.exec(reports.get("tinklet.txt")!)?.[1]);
-  expect(atRunTime).toBeLessThanOrEqual(110);
+  expect(atRunTime).toBeLessThanOrEqual(75);
 }, 300_000);

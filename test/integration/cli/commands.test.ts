@@ -1012,6 +1012,56 @@ describe("serve with keys", () => {
   });
 });
 
+describe("sample --prompt-file and --output", () => {
+  const sample = (...args: string[]) => tool.run(["sample", ...args, ...sampling], { env });
+  const place = (name: string) => join(tool.work, name);
+
+  it("a text file is the prompt of the argument; an array of token ids is sent as it is", async () => {
+    writeFileSync(place("prompt.txt"), "Once upon\n");
+    const byArgument = JSON.parse((await sample("Once upon", "--json")).stdout);
+    expect(JSON.parse((await sample("--prompt-file", "prompt.txt", "--json")).stdout)).toEqual(byArgument);
+    writeFileSync(place("ids.json"), " [1, 2,\n3]\n");
+    const byIds = await sample("--prompt-file", "ids.json", "--json");
+    expect(byIds.code, byIds.stderr).toBe(0);
+    expect(JSON.parse(byIds.stdout)).toMatchObject({ prompt_tokens: [1, 2, 3], samples: [{ tokens: 4 }] });
+    writeFileSync(place("odd.txt"), "[1,,2]");
+    expect(JSON.parse((await sample("--prompt-file", "odd.txt", "--json")).stdout)).toMatchObject({ prompt: "[1,,2]" });
+  });
+
+  it("--output writes what would be printed, in both formats, and prints nothing", async () => {
+    for (const [count, format] of [
+      ["1", []],
+      ["2", []],
+      ["2", ["--json"]],
+    ] as const) {
+      const args = ["Once upon", "--num-samples", count, ...format];
+      const printed = await sample(...args);
+      const kept = await sample(...args, "--output", "out.txt");
+      expect(kept).toMatchObject({ code: 0, stdout: "", stderr: expect.stringContaining("Wrote out.txt") });
+      expect(readFileSync(place("out.txt"), "utf8")).toBe(printed.stdout);
+    }
+  });
+
+  it("names what is wrong with the file", async () => {
+    writeFileSync(place("ids.json"), "[1, 2]");
+    expect(await sample("--prompt-file", "nowhere.txt")).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/Cannot read the file of --prompt-file, nowhere\.txt \(ENOENT\)/),
+    });
+    expect(await sample("Hi", "--prompt-file", "ids.json")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("give PROMPT or --prompt-file, not both"),
+    });
+    expect(await sample("--prompt-file", "ids.json", "--chat")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--chat needs a text, but ids.json has token ids"),
+    });
+    const closed = await sample("Hi", "--output", join("no", "such", "folder", "x"));
+    expect(closed.code).toBe(1);
+    expect(closed.stderr).toContain(join("no", "such", "folder", "x"));
+  });
+});
+
 describe("sample from a folder with an adapter", () => {
   it("takes what train and checkpoint download wrote, on a local server and over the wire, and says what is wrong", async () => {
     const folder = join("q-pipe", "adapter"); // the quickstart's of the table

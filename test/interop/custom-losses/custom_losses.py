@@ -7,6 +7,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from numbers_of import series
 from tinker.lib.public_interfaces.custom_loss import encode_graph, trace_loss
 
 CASES = []
@@ -289,14 +290,6 @@ def per_turn(logprobs, segments, advantages):
 
 
 # ---- what they run on --------------------------------------------------------------------------------------------------
-
-
-def series(name, shape, low, high):
-    """Numbers that look arbitrary and are the same everywhere."""
-    count = math.prod(shape)
-    seed = sum(ord(letter) * (i + 1) for i, letter in enumerate(name))
-    at = lambda i: math.sin(seed * 12.9898 + i * 78.233) * 43758.5453
-    return [round(low + (high - low) * (at(i) - math.floor(at(i))), 3) for i in range(count)]
 
 
 KINDS = {

@@ -14,6 +14,7 @@ import { oracles, withEverything } from "../versions.mjs";
 const here = join(root, "test", "interop");
 const work = mkdtempSync(join(tmpdir(), "tinklet-interop-"));
 const model = join(work, "models", "tiny");
+const regularizersFixture = join(root, "test", "fixtures", "regularizers.json");
 
 /** Starts a server and returns its address and a function that ends it. */
 async function start(options) {
@@ -81,6 +82,15 @@ try {
       if (version === releases.at(-1).version) {
         const losses = run(executable, [join(here, "custom-losses/custom_losses_served.py"), server.url, model]);
         say(losses.ok, `tinker ${version}: ${losses.out.split("\n").at(-1)}`, losses.ok ? "" : losses.all.slice(-3000));
+        const again = join(work, "regularizers.json");
+        const regularizers = run(executable, [join(here, "custom-losses/regularizers.py"), again]);
+        const difference = regularizers.ok ? greatestDifference(again, regularizersFixture) : Number.NaN;
+        // Double precision on another processor; the tests compare with 1e-5.
+        say(
+          difference < 1e-9,
+          `${regularizers.out.split("\n").at(-1)}, as kept (greatest difference ${difference})`,
+          regularizers.ok ? "" : regularizers.all.slice(-3000),
+        );
       }
       const loop = run(executable, [join(here, "server/loop_server.py"), server.url, model]);
       loops.push({
@@ -136,6 +146,19 @@ if (process.argv.includes("--write")) writeFileSync(join(root, "docs", "reports"
 process.exitCode = failed ? 1 : 0;
 
 /** The table of methods and results. */
+/** The greatest difference of two files' numbers; NaN if they differ in anything else. */
+function greatestDifference(one, other) {
+  const [ours, theirs] = [one, other].map((file) => {
+    const numbers = [];
+    const shape = JSON.stringify(JSON.parse(readFileSync(file, "utf8")), (_, value) =>
+      typeof value === "number" ? numbers.push(value) : value,
+    );
+    return { numbers, shape };
+  });
+  if (ours.shape !== theirs.shape) return Number.NaN;
+  return ours.numbers.reduce((most, value, at) => Math.max(most, Math.abs(value - theirs.numbers[at])), 0);
+}
+
 function page() {
   const methods = [...new Set(reports.flatMap(({ rows }) => rows.map(({ method }) => method)))].sort();
   const cell = (rows, key, name) => rows.find((row) => row[key] === name)?.result ?? "–";

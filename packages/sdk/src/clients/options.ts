@@ -8,6 +8,7 @@ import { checkOptions, type OptionNames } from "@tinklet/wire/options";
 import type { EventListener, Logger, LogLevel } from "../events.ts";
 import type { FetchLike } from "../transport/exchange.ts";
 import { defaultMaxSockets, type MaxSockets } from "../transport/pools.ts";
+import type { ProxySettings } from "../transport/proxy.node.ts";
 import type { CallOptions } from "../transport/transport.ts";
 import { type RetryConfig, retryConfigNames } from "./sampling/retry-config.ts";
 import type { SharedLimits } from "./sampling/shared-limit.node.ts";
@@ -42,7 +43,7 @@ export interface ClientOptions {
   readonly maxRetries?: number | undefined;
   /** Headers sent with every request; they override the SDK's own headers, except the credential. */
   readonly defaultHeaders?: Readonly<Record<string, string>> | undefined;
-  /** Custom `fetch` implementation, for example for a proxy, for recording, or for an in-process server. */
+  /** Custom `fetch` implementation, for example for recording, or for an in-process server. */
   readonly fetch?: FetchLike | undefined;
   /** Logger that receives the log messages. @defaultValue `console` */
   readonly logger?: Logger | undefined;
@@ -56,6 +57,16 @@ export interface ClientOptions {
   readonly sharedLimits?: SharedLimits | undefined;
   /** Maximum number of sockets per connection pool, on Node. @defaultValue 2000 for polls, 50 for each other pool */
   readonly maxSockets?: Partial<MaxSockets> | undefined;
+  /**
+   * Proxy of all requests, on Node: a URL, or a URL with headers for the proxy and hosts that are reached without it.
+   * @defaultValue `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`
+   */
+  readonly proxy?: ProxySettings | undefined;
+  /**
+   * Whether polls for results share HTTP/2 sessions, on Node, if the server offers HTTP/2 and there is no proxy; else they use a socket each.
+   * @defaultValue false, or true with `TINKLET_HTTP2=1`
+   */
+  readonly http2?: boolean | undefined;
   /** Maximum size of a response body, in bytes; a larger one is an error. @defaultValue 1 GiB */
   readonly maxResponseBytes?: number | undefined;
   /** Whether failures are reported to the server. @defaultValue `TINKER_TELEMETRY`, on unless set to something else than 1, true, yes, on */
@@ -95,6 +106,8 @@ const clientNames: OptionNames<ClientOptions> = {
   retryConfig: true,
   sharedLimits: true,
   maxSockets: true,
+  proxy: true,
+  http2: true,
   maxResponseBytes: true,
   telemetry: true,
   clock: true,

@@ -19,7 +19,6 @@ import {
   type UserMetadata,
 } from "@tinklet/wire/client";
 import { entropy } from "@tinklet/wire/entropy";
-import { TinkerError } from "@tinklet/wire/errors";
 import { checkOptions, type OptionNames, omitUndefined } from "@tinklet/wire/options";
 import type { APIFuture, FutureState } from "../futures/api-future.ts";
 import { pollFuture } from "../futures/poll.ts";
@@ -38,7 +37,7 @@ import { SamplingClient } from "./sampling/sampling-client.ts";
 import { Session } from "./session/session.ts";
 import type { Telemetry } from "./session/telemetry.ts";
 import { CustomLoss, type InputRanks, type PerDatumLossFn } from "./training/custom-loss/per-datum-loss.ts";
-import { ModelRequests } from "./training/model-requests.ts";
+import { ModelRequests, otherOptimizer } from "./training/model-requests.ts";
 import type { RecoveryOptions } from "./training/recovery/options.ts";
 import { checkedTinkerPath, TrainingClient } from "./training/training-client.ts";
 
@@ -421,77 +420,15 @@ export class ServiceClient {
     state: FutureState,
     signal: AbortSignal,
   ): Promise<ModelRequests> {
-    const { createModelViaLoadWeights } = await this.#session.connect({ signal });
-    return createModelViaLoadWeights
-      ? this.#createByLoading(path, optimizer, options, state, signal)
-      : this.#createThenLoad(path, optimizer, options, state, signal);
-  }
-
-  /** Sends one request that creates the model and loads the weights; the model's id is derived from session and sequence number. */
-  async #createByLoading(
-    path: string,
-    optimizer: boolean,
-    options: FromStateOptions,
-    state: FutureState,
-    signal: AbortSignal,
-  ): Promise<ModelRequests> {
-    const session = this.#session;
-    const userMetadata = await namedMetadata(options);
-    const { baseModel, weightsAccessToken } = options;
-    return this.#admitted(state, signal, path, async (sessionId) => {
-      const modelSeqId = session.nextModelSeqId();
-      const modelId = `${sessionId}:train:${modelSeqId}`;
-      const request = {
-        sessionId,
-        modelSeqId,
-        path,
-        optimizer,
-        ...omitUndefined({
-          baseModel,
-          userMetadata,
-          weightsAccessToken,
-          optimizerConfig: otherOptimizer(options.optimizer),
-        }),
-      };
-      await this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, modelId, { path });
-      return new ModelRequests(session, modelId);
+    const { modelFromState } = await import("./training/model-from-state.ts");
+    return modelFromState(path, optimizer, options, {
+      session: this.#session,
+      signal,
+      create: (model) => this.#createModel(model, state, signal),
+      admitted: (create) => this.#admitted(state, signal, path, create),
+      load: (request, subject) =>
+        this.#submitAndPoll("LoadWeights", "loadWeights", request, state, signal, subject, { path }),
     });
-  }
-
-  async #createThenLoad(
-    path: string,
-    optimizer: boolean,
-    options: FromStateOptions,
-    state: FutureState,
-    signal: AbortSignal,
-  ): Promise<ModelRequests> {
-    const { weightsAccessToken } = options;
-    const userMetadata = await namedMetadata(options);
-    const token =
-      weightsAccessToken === undefined ? undefined : await this.#session.foreignToken(weightsAccessToken, { signal });
-    const info = await this.#session.call("weightsInfo", { tinkerPath: path }, { signal, token, facts: { path } });
-    if (!info.isLora || info.loraRank === undefined) {
-      throw new TinkerError(`${path} is not a LoRA checkpoint. Only LoRA checkpoints can be trained.`, {
-        code: "not_lora",
-      });
-    }
-    const { loraRank: rank, trainMlp, trainAttn, trainUnembed } = info;
-    const baseModel = options.baseModel ?? info.baseModel;
-    const kept = optimizer ? (info.optimizerConfig as OptimizerConfig | undefined) : undefined;
-    const lora = {
-      baseModel,
-      rank,
-      trainMlp,
-      trainAttn,
-      trainUnembed,
-      userMetadata,
-      optimizer: kept ?? options.optimizer,
-    };
-    const requests = await this.#createModel(lora, state, signal);
-    const trainer = new TrainingClient(requests);
-    const load = { signal, weightsAccessToken };
-    await (optimizer ? trainer.loadStateWithOptimizer(path, load) : trainer.loadState(path, load));
-    return requests;
   }
 
   /**
@@ -717,7 +654,3 @@ export class ServiceClient {
     await this.close();
   }
 }
-
-/** AdamW is the default and is not sent, because servers older than 0.30 do not know the field. */
-const otherOptimizer = (optimizer: OptimizerConfig | undefined) =>
-  optimizer === undefined || optimizer.type === "adamw" ? undefined : { ...optimizer };

@@ -4,9 +4,11 @@
 
 import type { Pool } from "@tinklet/wire/client";
 import type { Clock } from "@tinklet/wire/clock";
+import { InvalidInputError } from "@tinklet/wire/errors";
 import { omitUndefined } from "@tinklet/wire/options";
-import { isNode } from "./environment.ts";
+import { environment, isNode } from "./environment.ts";
 import { type Exchange, FetchExchange, type FetchLike, type HttpRequest, type HttpResponse } from "./exchange.ts";
+import type { ProxySettings } from "./proxy.node.ts";
 
 /** Maximum number of sockets per pool. */
 export type MaxSockets = Readonly<Record<Pool, number>>;
@@ -27,19 +29,32 @@ export interface ExchangeOptions {
   readonly clock: Clock;
   readonly maxSockets: MaxSockets;
   readonly maxResponseBytes?: number | undefined;
+  /** Clock whose timers do not keep the process alive. @defaultValue `clock` */
+  readonly background?: Clock | undefined;
+  readonly http2?: boolean | undefined;
+  readonly proxy?: ProxySettings | undefined;
+  /** Receives credentials of the proxy, for redaction. */
+  readonly onSecret?: ((secret: string) => void) | undefined;
 }
 
-/** The HTTP implementation for this runtime. undici is imported on the first request. */
+/**
+ * The HTTP implementation for this runtime. undici is imported on the first request.
+ *
+ * @throws {@link InvalidInputError} naming `proxy` or `http2` where they cannot work.
+ */
 export function createExchange(options: ExchangeOptions): Exchange {
   const { clock, maxResponseBytes } = options;
   const limits = omitUndefined({ maxResponseBytes });
-  if (options.fetch !== undefined) return new FetchExchange({ fetch: options.fetch, clock, ...limits });
-  if (!isNode()) {
-    return new FetchExchange({ fetch: (url, init) => globalThis.fetch(url, init), clock, ...limits });
+  if (options.fetch !== undefined || !isNode()) {
+    for (const name of ["proxy", "http2"] as const) {
+      if (options[name]) throw new InvalidInputError(name, "works only on Node and without the option fetch");
+    }
+    const fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
+    return new FetchExchange({ fetch, clock, ...limits });
   }
   return new LazyExchange(async () => {
     const { UndiciExchange } = await import("./undici-exchange.node.ts");
-    return new UndiciExchange({ clock, maxSockets: options.maxSockets, maxResponseBytes });
+    return new UndiciExchange({ ...options, http2: options.http2 ?? environment("TINKLET_HTTP2") === "1" });
   });
 }
 
@@ -62,6 +77,6 @@ class LazyExchange implements Exchange {
   }
 
   async close(): Promise<void> {
-    await (await this.#loading)?.close();
+    await (await this.#loading?.catch(() => undefined))?.close();
   }
 }

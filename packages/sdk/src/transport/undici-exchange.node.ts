@@ -1,7 +1,7 @@
 /**
  * HTTP over undici: one agent per pool, each with its own limit of sockets, so that thousands of waiting polls never take a socket from
  * a training request. Uses undici's dispatcher directly, because its `fetch` costs several times the CPU time and memory per call. Node
- * only, loaded when first needed.
+ * only, loaded when first needed. With the option `http2`, polls go through `http2-sessions.node.ts`.
  */
 
 import { onAbort } from "@tinklet/wire/abort";
@@ -25,7 +25,9 @@ import {
   tooLargeError,
   uploadMs,
 } from "./exchange.ts";
+import { Http2Sessions } from "./http2-sessions.node.ts";
 import type { MaxSockets } from "./pools.ts";
+import { type ProxySettings, proxyError, proxyOptions } from "./proxy.node.ts";
 
 const { promisify } = nodeBuiltin<typeof import("node:util")>("node:util");
 const { brotliDecompress, gunzip, inflate } = nodeBuiltin<typeof import("node:zlib")>("node:zlib");
@@ -50,19 +52,36 @@ const decoders: Readonly<
   br: promisify(brotliDecompress),
 };
 
+/** What sends a pool's requests. */
+type Agency = Pick<Dispatcher, "dispatch"> & { destroy(error: Error): Promise<void> };
+
 export class UndiciExchange implements Exchange {
   readonly #clock: Clock;
   readonly #maxSockets: MaxSockets;
   readonly #maxResponseBytes: number;
-  readonly #agents = new Map<Pool, Dispatcher>();
+  readonly #background: Clock;
+  readonly #http2: boolean;
+  readonly #proxy: EnvHttpProxyAgent.Options | undefined;
+  readonly #agents = new Map<Pool, Agency>();
   #closed = false;
 
   constructor(options: {
     readonly clock: Clock;
+    /** Clock whose timers do not keep the process alive. @defaultValue `clock` */
+    readonly background?: Clock | undefined;
     readonly maxSockets: MaxSockets;
     readonly maxResponseBytes?: number | undefined;
+    /** Whether polls use HTTP/2 where the server offers it and no proxy is configured. @defaultValue false */
+    readonly http2?: boolean | undefined;
+    /** @defaultValue the proxies from the environment */
+    readonly proxy?: ProxySettings | undefined;
+    /** Receives the proxy's credentials, for redaction. */
+    readonly onSecret?: ((secret: string) => void) | undefined;
   }) {
     this.#clock = options.clock;
+    this.#background = options.background ?? options.clock;
+    this.#http2 = options.http2 ?? false;
+    this.#proxy = options.proxy === undefined ? undefined : proxyOptions(options.proxy, options.onSecret);
     this.#maxSockets = options.maxSockets;
     this.#maxResponseBytes = options.maxResponseBytes ?? defaultMaxResponseBytes;
   }
@@ -110,16 +129,25 @@ export class UndiciExchange implements Exchange {
     }
   }
 
-  #agent(pool: Pool): Dispatcher {
+  #agent(pool: Pool): Agency {
     const known = this.#agents.get(pool);
     if (known !== undefined) return known;
-    const options = {
-      connections: this.#maxSockets[pool],
-      pipelining: 1,
-      connect: { timeout: connectTimeoutMs },
-    };
-    const proxied = proxies();
-    const agent = proxied === undefined ? new Agent(options) : new EnvHttpProxyAgent({ ...options, ...proxied });
+    const most = this.#maxSockets[pool];
+    const options = { connections: most, pipelining: 1, connect: { timeout: connectTimeoutMs } };
+    const proxied = this.#proxy ?? environmentProxies();
+    const sockets = () => new Agent(options);
+    const agent =
+      proxied !== undefined
+        ? new EnvHttpProxyAgent({ ...options, ...proxied })
+        : this.#http2 && pool === "retrieve"
+          ? new Http2Sessions({
+              clock: this.#clock,
+              background: this.#background,
+              most,
+              connectTimeoutMs,
+              fallback: sockets,
+            })
+          : sockets();
     this.#agents.set(pool, agent);
     return agent;
   }
@@ -229,7 +257,7 @@ class Exchanging implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (!this.#settle()) return;
-    this.#reject(error instanceof APIConnectionError ? error : connectionError(this.#request, error));
+    this.#reject(error instanceof APIConnectionError ? error : connectionError(this.#request, proxyError(error)));
   }
 
   #fail(error: TinkerError | unknown): void {
@@ -265,7 +293,7 @@ function splitUrl(url: string): { origin: string; path: string; host: string } {
 }
 
 /** The proxies from the environment, in lower or upper case; an empty variable counts as unset. */
-function proxies(): { httpProxy?: string; httpsProxy?: string; noProxy: string } | undefined {
+function environmentProxies(): { httpProxy?: string; httpsProxy?: string; noProxy: string } | undefined {
   const named = (name: string) => environment(name) ?? environment(name.toUpperCase());
   const httpProxy = named("http_proxy");
   const httpsProxy = named("https_proxy");

@@ -294,10 +294,13 @@ export class RestClient {
   /** Options for downloading files of checkpoints. */
   #fetching(signal: AbortSignal | undefined, onProgress: (progress: DownloadProgress) => void = () => {}) {
     // A local server has no socket: its links are fetched with the client's own fetch.
-    const fetch = this.#session.options.fetch;
+    const { fetch, proxy } = this.#session.options;
     return {
-      fetch: (url: string, init?: RequestInit) =>
-        fetch === undefined ? globalThis.fetch(url, init) : fetch(url, init ?? {}),
+      fetch: async (url: string, init: RequestInit = {}) => {
+        if (fetch !== undefined) return fetch(url, init);
+        if (proxy === undefined) return globalThis.fetch(url, init);
+        return (await import("../../transport/proxy.node.ts")).fetchThrough(proxy, url, init);
+      },
       signal,
       onProgress,
       rest: this,

@@ -2,13 +2,10 @@
  * Streams the tokens of a sample while it runs, on servers with a token feed (Tinklet servers); on other servers, all tokens arrive
  * with the result. If the feed fails, the sample continues, and the tokens that the feed did not deliver are read from its result.
  */
-import type { TextStream } from "@tinklet/models/tokenizer";
 import type { SampleResponse } from "@tinklet/wire/client";
-import { APIError } from "@tinklet/wire/errors";
-import { omitUndefined } from "@tinklet/wire/options";
 import type { APIFuture } from "../../futures/api-future.ts";
 import type { Session } from "../session/session.ts";
-import type { FedToken } from "./token-feed.ts";
+import type { StreamProgress } from "./stream-tokens.ts";
 
 /** Name of the token feed in `tinklet_extensions`. */
 export const tokenFeed = "sample_tokens";
@@ -44,14 +41,8 @@ export class SampleStream<T extends StreamedToken = StreamedToken> implements As
   /** The complete response, including stop reasons and prompt log-probs. */
   readonly response: APIFuture<SampleResponse>;
   readonly #session: Session;
-  readonly #texts: TextStream[] = [];
-  /** Creates the incremental decoder of one sample, if a tokenizer was passed. */
-  #newText: (() => TextStream) | undefined;
   readonly #tokenizer: TextDecoderLike | undefined;
-  /** Tokens already yielded, by sample. */
-  readonly #shown: number[][] = [];
-  /** The last token of each sample if it ends inside a character: its text is not complete yet. */
-  readonly #held: (T | undefined)[] = [];
+  readonly #progress: StreamProgress = { texts: [], shown: [], held: [] };
 
   /** @internal */
   constructor(session: Session, response: APIFuture<SampleResponse>, tokenizer: TextDecoderLike | undefined) {
@@ -68,57 +59,12 @@ export class SampleStream<T extends StreamedToken = StreamedToken> implements As
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, SampleResponse> {
     try {
-      if (this.#tokenizer !== undefined) {
-        const { textStreamsOf } = await import("../../tokenizer/load.ts");
-        this.#newText = await textStreamsOf(this.#tokenizer);
-      }
-      for await (const [index, token, logprob] of this.#fed()) yield* this.#next(index, token, logprob);
-      const response = await this.response;
-      for (const [index, { tokenArray, logprobs }] of response.sequences.entries()) {
-        const shown = this.#shown[index] ?? [];
-        if (shown.some((token, i) => token !== tokenArray[i])) throw restarted(index);
-        for (let i = shown.length; i < tokenArray.length; i++) yield* this.#next(index, tokenArray[i]!, logprobs?.[i]);
-        const [held, rest] = [this.#held[index], this.#texts[index]?.end() ?? ""];
-        if (held !== undefined) yield { ...held, text: `${held.text ?? ""}${rest}` };
-      }
-      return response;
+      const { streamedTokens } = await import("./stream-tokens.ts");
+      // Cast to T: `text` is set exactly if the stream has a tokenizer.
+      const tokens = streamedTokens(this.#session, this.response, this.#tokenizer, this.#progress);
+      return yield* tokens as AsyncGenerator<T, SampleResponse>;
     } finally {
       this.cancel();
     }
   }
-
-  *#next(index: number, token: number, logprob: number | null | undefined): Generator<T> {
-    this.#shown[index] ??= [];
-    this.#shown[index].push(token);
-    if (this.#newText !== undefined) this.#texts[index] ??= this.#newText();
-    const text = this.#texts[index];
-    // Cast to T: `text` is set exactly if the stream has a tokenizer.
-    const next = {
-      index,
-      token,
-      ...omitUndefined({ logprob: logprob ?? undefined, text: text?.push(token) }),
-    } as StreamedToken as T;
-    const held = this.#held[index];
-    this.#held[index] = text?.isPending() === true ? next : undefined;
-    if (held !== undefined) yield held;
-    if (this.#held[index] === undefined) yield next;
-  }
-
-  /** The tokens of the feed until the result is available. */
-  async *#fed(): AsyncGenerator<FedToken> {
-    const { requestIds } = await this.response.submitted;
-    const requestId = requestIds[0];
-    if (requestId === undefined || !this.#session.config.tinkletExtensions?.includes(tokenFeed)) return;
-    const { fedTokens } = await import("./token-feed.ts");
-    yield* fedTokens(this.#session, requestId, this.response);
-  }
 }
-
-const restarted = (index: number) =>
-  new APIError(
-    `The streamed tokens of sample ${index} differ from its result: the server lost the sample and sampled it again.`,
-    {
-      code: "stream_restarted",
-      hint: "Discard the streamed tokens; the complete result is in the stream's `response`.",
-    },
-  );

@@ -112,8 +112,12 @@ export class Session {
       exchange: createExchange({
         fetch: options.fetch,
         clock: this.clock,
+        background: this.background,
         maxSockets: this.maxSockets,
         maxResponseBytes: options.maxResponseBytes,
+        http2: options.http2,
+        proxy: options.proxy,
+        onSecret: (secret) => this.reporter.redactor.add(secret),
       }),
       clock: this.clock,
       reporter: this.reporter,

@@ -6,6 +6,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { listen, type StubListener } from "../../testing/stub-listener.node.ts";
 import { type StubOptions, StubServer } from "../../testing/stub-server.ts";
+import { listenStubTls } from "../../testing/tls.node.ts";
 
 const open: (() => Promise<void>)[] = [];
 afterAll(async () => {
@@ -33,10 +34,14 @@ beforeAll(async () => {
 });
 
 /** Runs a module that imports the SDK from `sdk`, as a script. */
-function script(code: string, url: string): Promise<{ status: number | null; stdout: string; stderr: string }> {
+function script(
+  code: string,
+  url: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<{ status: number | null; stdout: string; stderr: string }> {
   const source = `${bundle.replace(/export\s*\{[\s\S]*\};?\s*$/, "")}\n${code}`;
   const child = spawn(process.execPath, ["--input-type=module", "-"], {
-    env: { ...process.env, TINKER_API_KEY: "tml-x", TINKER_BASE_URL: url, TINKER_LOG: "off" },
+    env: { ...process.env, TINKER_API_KEY: "tml-x", TINKER_BASE_URL: url, TINKER_LOG: "off", ...env },
     cwd: fileURLToPath(new URL("../../../../../", import.meta.url)),
   });
   let stdout = "";
@@ -109,6 +114,22 @@ it("a script that forgets close() still exits", async () => {
   );
   expect(run).toEqual({ status: 0, stdout: "2,3\n", stderr: "" });
   expect(stub.callsOf("sessionHeartbeat")).toHaveLength(0); // it did not even live for one
+}, 30_000);
+
+it("a script that forgets close() still exits with http2, whose sessions stay open between polls", async () => {
+  const stub = new StubServer({ sampleMs: 50 });
+  const listener = await listenStubTls(stub);
+  open.push(() => listener.close());
+  const run = await script(
+    `const service = new ServiceClient({ http2: true });
+     const sampler = await service.createSamplingClient({ baseModel: "stub/model" });
+     const { sequences } = await sampler.sample(ModelInput.fromInts([1]), { samplingParams: { maxTokens: 2 } });
+     console.log(sequences[0].tokens.join());`,
+    listener.url,
+    { NODE_TLS_REJECT_UNAUTHORIZED: "0", NODE_NO_WARNINGS: "1" },
+  );
+  expect(run).toEqual({ status: 0, stdout: "2,3\n", stderr: "" });
+  expect(listener.opened.sessions).toBe(1);
 }, 30_000);
 
 it("M-506: a future that fails before it is awaited does not end the process, and its error is printed", async () => {

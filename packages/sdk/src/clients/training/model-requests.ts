@@ -13,6 +13,7 @@ import {
   isKnown,
   loadRoute,
   type Operation,
+  type OptimizerConfig,
   type OptimParamsBase,
   type RequestOf,
 } from "@tinklet/wire/client";
@@ -112,3 +113,7 @@ export class ModelRequests {
     return pollFuture(this.session.poll, { requestId, requestType, subject, roundtripMs, signal, facts, progress });
   }
 }
+
+/** AdamW is the default and is not sent, because servers older than 0.30 do not know the field. */
+export const otherOptimizer = (optimizer: OptimizerConfig | undefined) =>
+  optimizer === undefined || optimizer.type === "adamw" ? undefined : { ...optimizer };
