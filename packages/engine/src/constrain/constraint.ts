@@ -20,7 +20,7 @@ export interface GrammarCompiler {
 }
 
 /** Characters of a format that are parsed in the time of one step. */
-const charactersPerStep = 64;
+export const charactersPerStep = 64;
 
 export function createCompiler(tokenizer: Tokenizer, vocabSize: number): GrammarCompiler {
   const builder = createVocabularyBuilder(tokenizer, vocabSize);
