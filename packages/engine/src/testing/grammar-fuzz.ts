@@ -11,7 +11,7 @@ import {
   sliceSteps,
   stepsPerByte,
 } from "../constrain/budget.ts";
-import { charactersPerStep, createCompiler } from "../constrain/constraint.ts";
+import { createCompiler } from "../constrain/constraint.ts";
 import type { Grammar } from "../constrain/grammar.ts";
 import { InputError } from "../errors.ts";
 import { createRandom } from "../random.ts";
@@ -44,7 +44,7 @@ const mostTokens = 2000;
 /** Time that the validator may take for a reply. */
 const mostJudgingMs = 1000;
 /** Maximum steps of an indivisible unit of work: reading and compiling a format, or the bytes of a token. */
-export const mostAtOnce = Math.max(compileSteps + formatCharacters / charactersPerStep, sliceSteps + 8 * stepsPerByte);
+export const mostAtOnce = Math.max(compileSteps, sliceSteps + 8 * stepsPerByte);
 
 export function createFuzzer(tokenizer: Tokenizer) {
   const end = tokenizer.eosTokenIds[0]!;
