@@ -1,9 +1,13 @@
 // Structured output with the bundled model: schemas made at random, drawn at temperature 1, every result judged by another validator.
 import { openEngine, type SampleRequest } from "@tinklet/engine";
 import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { modelPath } from "../../packages/base-model/index.js";
 import { createRandom } from "../../packages/engine/src/random.ts";
+
+const patterns = ["^[a-z]{2,5}$", "b", '^"\\\\n*"$', "^\\p{Lu}\\S* \\d+$", "^(?:ab|é|😀)+$", "^[^\\n]{0,20}$"];
+const formats = ["date", "time", "date-time", "email", "uuid", "uri", "ipv4", "ipv6", "hostname", "duration"];
 
 /** Schemas of every supported kind, nested, recursive now and then. */
 function makeSchema(seed: number): Record<string, unknown> {
@@ -13,11 +17,27 @@ function makeSchema(seed: number): Record<string, unknown> {
   const words = ["name", "age", "größe", "日本", "a b", 'quo"te', "length", "ids", "kind", "e\u0301", "", "x\ny"];
   const names = (n: number): string[] => [...new Set(Array.from({ length: n }, () => some(words)))];
   const value = (depth: number): Record<string, unknown> => {
-    const kinds = ["string", "integer", "number", "boolean", "null", "enum", "const", "bounded", "any"];
+    const kinds = [
+      "string",
+      "pattern",
+      "format",
+      "integer",
+      "number",
+      "boolean",
+      "null",
+      "enum",
+      "const",
+      "bounded",
+      "any",
+    ];
     if (depth < 3) kinds.push("object", "object", "object", "array", "array", "anyOf", "map", "tuple", "types", "ref");
     switch (some(kinds)) {
       case "string":
         return { type: "string", ...(below(2) ? { maxLength: 1 + below(20) } : {}) };
+      case "pattern":
+        return { type: "string", pattern: some(patterns), ...(below(4) ? {} : { maxLength: 30 }) };
+      case "format":
+        return { type: "string", format: some(formats) };
       case "integer":
         return { type: "integer", ...(below(2) ? { minimum: -below(500), maximum: below(10_000) } : {}) };
       case "number":
@@ -74,6 +94,7 @@ describe("structured output", () => {
 
   it("200 schemas, temperature 1: 200 valid results", async () => {
     const ajv = new Ajv2020({ strict: false, logger: false });
+    (addFormats as unknown as (to: Ajv2020) => void)(ajv);
     const prompt = await promptOf("Answer in JSON.");
     const invalid: unknown[] = [];
     for (let start = 0; start < 200; start += 40) {

@@ -452,8 +452,13 @@ const rows: Readonly<Record<string, Row>> = {
     asks: () => ["export", path(), "--format", "peft", "--out", "never"],
     fails: [
       noSuchCheckpoint("export", "--format", "peft"),
-      ["no format", () => ["export", path()], 2, /--format is missing: one of peft, merged, gguf/],
-      ["a wrong format", () => ["export", path(), "--format", "json"], 2, /--format must be one of peft, merged, gguf/],
+      ["no format", () => ["export", path()], 2, /--format is missing: one of peft, tinker, merged, gguf/],
+      [
+        "a wrong format",
+        () => ["export", path(), "--format", "json"],
+        2,
+        /--format must be one of peft, tinker, merged, gguf/,
+      ],
       [
         "a dtype of another format",
         () => ["export", path(), "--format", "merged", "--dtype", "q8_0", "--out", "x"],

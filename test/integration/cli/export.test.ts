@@ -56,7 +56,21 @@ it("a run becomes a GGUF by the command line, atomically, and another model by i
 
   const adapter = await tool.run(["export", "run", "--format", "peft", "--out", "adapter", ...served], { env });
   expect(adapter.code).toBe(0);
-  const merged = await tool.run(["export", "adapter", "--format", "merged", "--base", tinyGguf, "--out", "merged"], {
+  // the names that the official cookbook expects, from the server and from a folder, and back
+  const inFolder = async (from: string, format: string, out: string, ...more: string[]) => {
+    const { code, stderr } = await tool.run(["export", from, "--format", format, "--out", out, ...more], { env });
+    expect([code, stderr]).toEqual([0, expect.not.stringContaining("Error")]);
+    return readFileSync(join(tool.work, out, "adapter_model.safetensors"));
+  };
+  const official = await inFolder("run", "tinker", "official", ...served);
+  expect(official.toString("latin1")).toContain("base_model.model.model.unembed_tokens.lora_A.weight");
+  expect(official.toString("latin1")).not.toContain("lm_head");
+  expect((await inFolder("adapter", "tinker", "renamed")).equals(official)).toBe(true);
+  const original = readFileSync(join(tool.work, "adapter", "adapter_model.safetensors"));
+  expect((await inFolder("renamed", "peft", "back")).equals(original)).toBe(true);
+  expect(readdirSync(join(tool.work, "official")).sort()).toEqual(readdirSync(join(tool.work, "adapter")).sort());
+
+  const merged = await tool.run(["export", "renamed", "--format", "merged", "--base", tinyGguf, "--out", "merged"], {
     env,
   });
   expect([merged.code, merged.stderr]).toEqual([0, expect.not.stringContaining("Error")]);

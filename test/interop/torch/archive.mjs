@@ -1,5 +1,6 @@
 // PEFT and the server, both ways: the archive of a checkpoint trained through the API is loaded by PEFT and says what the server says;
-// what PEFT then writes is imported and says what PEFT says.
+// what PEFT then writes is imported and says what PEFT says. The same adapter with the Tinker service's names (`tinklet export --format tinker`)
+// is merged by `weights.build_hf_model` of the official cookbook, which rejects PEFT's names for models with tied embeddings.
 //   node test/interop/torch/archive.mjs
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -9,10 +10,12 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { bundle } from "../../fixtures/programs/bundle.mjs";
+import { cookbookPython } from "../venv.mjs";
 import { torchPython } from "./venv.mjs";
 
 const here = (file) => fileURLToPath(new URL(file, import.meta.url));
 const python = torchPython();
+const official = cookbookPython();
 const work = mkdtempSync(join(tmpdir(), "tinklet-archive-"));
 const lastLine = (bytes) => JSON.parse(bytes.toString().trim().split("\n").at(-1));
 let server;
@@ -25,6 +28,7 @@ try {
   });
   const [url] = await once(createInterface({ input: server.stdout }), "line");
   const main = await bundle("test/interop/torch/archive-main.ts");
+  const rename = await bundle("test/interop/torch/tinker-names-main.ts");
   const talk = (...args) =>
     lastLine(execFileSync(process.execPath, [main, url, ...args], { stdio: ["ignore", "pipe", "inherit"] }));
   for (const model of models) {
@@ -45,6 +49,19 @@ try {
     console.log(
       `${ok ? "ok" : "FAILED"} ${model.split("/").at(-1)}: base ${checked.base}, archive in PEFT ${checked.peft}, PEFT's own back in the server ${returned}`,
     );
+    execFileSync(process.execPath, [rename, adapter, join(work, "tinker-names")], { stdio: "inherit" });
+    const merged = lastLine(
+      execFileSync(official, [here("cookbook_merge.py"), model, work], { stdio: ["ignore", "pipe", "ignore"] }),
+    );
+    // With tied embeddings the official merge adds the unembedding's change to the shared matrix, which changes the input embedding, too.
+    // So the model is compared with its own definition, and with what was trained only where nothing is shared.
+    const built =
+      merged.refused === merged.tied && Math.max(merged.definition, merged.tied ? 0 : merged.trained) < 1e-4;
+    failed ||= !built;
+    console.log(
+      `${built ? "ok" : "FAILED"} ${model.split("/").at(-1)}: build_hf_model ${merged.refused ? "rejects" : "takes"} PEFT's names, and makes of the Tinker service's its definition to ${merged.definition} and what was trained to ${merged.trained}`,
+    );
+    rmSync(join(work, "tinker-names"), { recursive: true });
     rmSync(adapter, { recursive: true });
     rmSync(join(work, "rewritten"), { recursive: true });
   }

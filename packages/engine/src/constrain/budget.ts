@@ -90,12 +90,14 @@ export class GrammarBudget {
     this.#slice = slice;
   }
 
-  /** @throws GrammarTooLargeError */
+  /** @throws GrammarTooLargeError; the work is then not done, and the slice is not charged */
   spend(steps: number): void {
-    this.#slice.left -= steps;
     this.#account.steps += steps;
     const { steps: used, limit, purpose } = this.#account;
-    if (used <= limit) return;
+    if (used <= limit) {
+      this.#slice.left -= steps;
+      return;
+    }
     throw new GrammarTooLargeError(
       grammarField,
       `${purpose} takes more than ${limit} steps; use fewer properties, values and options, above all options that begin alike`,

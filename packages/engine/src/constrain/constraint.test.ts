@@ -159,8 +159,13 @@ describe("every text of a format", () => {
 
 describe("an unsupported schema is rejected with the keyword's name", () => {
   it.each([
-    [{ type: "string", pattern: "^a" }, /schema: the keyword "pattern" is not supported/],
-    [{ type: "string", format: "date" }, /"format" is not supported/],
+    [
+      { type: "string", pattern: "^a", format: "date" },
+      /schema: the keyword "format" is not supported beside "pattern"/,
+    ],
+    [{ type: "string", pattern: 1 }, /schema\/pattern: must be a string/],
+    [{ type: "string", format: "regex" }, /schema\/format: "regex" is not supported; use date, time, date-time/],
+    [{ type: "integer", format: "int32" }, /schema\/format: "int32" is not supported/],
     [{ type: "object", properties: { a: { not: {} } } }, /schema\/properties\/a: the keyword "not"/],
     [{ type: "array", uniqueItems: true }, /"uniqueItems"/],
     [{ type: "number", multipleOf: 3 }, /"multipleOf"/],

@@ -39,8 +39,13 @@ export function createCompiler(tokenizer: Tokenizer, vocabSize: number): Grammar
       vocabulary ??= builder.advance(slice);
       if (vocabulary === undefined || slice.left <= 0) return undefined;
       const text = textOf(constraint);
-      slice.left -= text.length / charactersPerStep;
-      const grammar = known.get(text) ?? compile({ vocabulary, masks }, constraint, slice);
+      const reading = text.length / charactersPerStep;
+      let grammar = known.get(text);
+      if (grammar === undefined) {
+        const budget = new GrammarBudget(slice);
+        budget.spend(reading);
+        grammar = compile({ vocabulary, masks }, constraint, budget);
+      } else slice.left -= reading;
       known.delete(text);
       known.set(text, grammar); // moves it to the end: most recently used
       let bytes = keptBytes();
@@ -57,8 +62,7 @@ export function createCompiler(tokenizer: Tokenizer, vocabSize: number): Grammar
   };
 }
 
-function compile(tools: GrammarTools, constraint: Constraint, slice: Slice): Grammar {
-  const budget = new GrammarBudget(slice);
+function compile(tools: GrammarTools, constraint: Constraint, budget: GrammarBudget): Grammar {
   switch (constraint.type) {
     case "json_object":
       return createGrammar(tools, anyObject(tools.vocabulary, budget), budget);

@@ -13,6 +13,7 @@ import {
   freeNumberStart,
   type NumberBounds,
 } from "./number-machine.ts";
+import { patternNode } from "./pattern/pattern-machine.ts";
 import { type StringBounds, stringMachine, stringStart } from "./string-machine.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
@@ -39,6 +40,8 @@ export interface JsonNodes {
   /** One of these texts. */
   texts(texts: readonly string[]): Node;
   string(bounds: StringBounds): Node;
+  /** A string with a match of a pattern. @throws PatternProblem */
+  pattern(pattern: string, bounds: StringBounds): Node;
   number(bounds: NumberBounds): Node;
   choice(nodes: readonly Node[]): ValueNode;
   array(shape: ArrayShape): ValueNode;
@@ -235,9 +238,22 @@ export function createJsonNodes(vocabulary: Vocabulary, budget: GrammarBudget): 
     return node;
   };
 
+  /** Strings with equal patterns and lengths share one machine. */
+  const patterns = new Map<string, Node>();
+
   return {
     texts: (texts) => oneOf(texts.map((text) => ({ text }))),
     string,
+    pattern(pattern, bounds) {
+      const key = [bounds.minLength, bounds.maxLength, pattern].join();
+      let node = patterns.get(key);
+      if (node === undefined) {
+        budget.hold(nodeBytes + 2 * key.length);
+        node = patternNode(pattern, { ...bounds, nextId, vocabulary, budget });
+        patterns.set(key, node);
+      }
+      return node;
+    },
     number,
     choice: (nodes) =>
       remember({

@@ -8,7 +8,10 @@ import { type GrammarBudget, grammarField } from "./budget.ts";
 import { createJsonNodes, type JsonNodes } from "./json-nodes.ts";
 import type { Node } from "./machine.ts";
 import type { Property } from "./names-machine.ts";
+import { formatNames, formatPattern } from "./pattern/formats.ts";
+import { PatternProblem } from "./pattern/parse-pattern.ts";
 import { areApart } from "./schema-apart.ts";
+import type { StringBounds } from "./string-machine.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 /** Limits on one schema. */
@@ -27,7 +30,7 @@ const annotations = new Set(
 const keywordsOf: Readonly<Record<string, readonly string[]>> = {
   object: ["properties", "required", "additionalProperties", "maxProperties", "minProperties"],
   array: ["items", "prefixItems", "minItems", "maxItems", "uniqueItems"],
-  string: ["minLength", "maxLength"],
+  string: ["minLength", "maxLength", "pattern", "format"],
   number: ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
   integer: ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
   boolean: [],
@@ -161,6 +164,8 @@ class SchemaReader {
     for (const key of demands) {
       if (!Object.values(keywordsOf).some((keywords) => keywords.includes(key))) throw cannot(at, key);
     }
+    // Some formats apply to numbers, so that an unknown one is rejected beside any type.
+    if (given.includes("format")) this.#format(schema["format"], at);
     if (types === undefined && demands.length === 0) return this.#anything();
     const wanted =
       types ?? Object.keys(keywordsOf).filter((type) => demands.every((key) => keywordsOf[type]!.includes(key)));
@@ -253,7 +258,34 @@ class SchemaReader {
     const minLength = this.#count(schema, "minLength", at) ?? 0;
     const maxLength = this.#count(schema, "maxLength", at) ?? Number.POSITIVE_INFINITY;
     if (minLength > maxLength) return this.nodes.choice([]);
-    return this.nodes.string({ minLength, maxLength });
+    const { pattern, format } = schema;
+    const bounds = { minLength, maxLength };
+    if (pattern === undefined && format === undefined) return this.nodes.string(bounds);
+    if (pattern === undefined) return this.#pattern(this.#format(format, at), bounds, `${at}/format`);
+    if (format !== undefined) throw cannot(at, "format", 'is not supported beside "pattern"');
+    if (typeof pattern !== "string") throw bad(`${at}/pattern`, "must be a string");
+    return this.#pattern(pattern, bounds, `${at}/pattern`);
+  }
+
+  #format(name: unknown, at: string): string {
+    if (typeof name !== "string") throw bad(`${at}/format`, "must be a string");
+    const pattern = formatPattern(name);
+    if (pattern !== undefined) return pattern;
+    const shown = JSON.stringify(name.slice(0, 100));
+    throw bad(
+      `${at}/format`,
+      `${shown} is not supported; use ${formatNames.join(", ")}, or leave it out`,
+      "unsupported_schema",
+    );
+  }
+
+  #pattern(pattern: string, bounds: StringBounds, at: string): Node {
+    try {
+      return this.nodes.pattern(pattern, bounds);
+    } catch (error) {
+      if (!(error instanceof PatternProblem)) throw error;
+      throw bad(at, error.message, error.isUnsupported ? "unsupported_schema" : "bad_schema");
+    }
   }
 
   #number(schema: Readonly<Record<string, unknown>>, at: string, isInteger: boolean): Node {

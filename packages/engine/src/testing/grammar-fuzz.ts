@@ -1,7 +1,16 @@
 /** Random response formats, compiled and written in the sampler's slices; an independent validator checks every result. */
+import { runInNewContext } from "node:vm";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { Ajv2020 } from "ajv/dist/2020.js";
-import { compileSteps, createSlice, type Slice, sliceSteps, stepsPerByte } from "../constrain/budget.ts";
+import addFormats from "ajv-formats";
+import {
+  compileSteps,
+  createSlice,
+  formatCharacters,
+  type Slice,
+  sliceSteps,
+  stepsPerByte,
+} from "../constrain/budget.ts";
 import { createCompiler } from "../constrain/constraint.ts";
 import type { Grammar } from "../constrain/grammar.ts";
 import { InputError } from "../errors.ts";
@@ -32,7 +41,9 @@ export interface Outcome {
 const extraTokens = 200;
 /** Formats whose shortest reply is longer are rejected, as for too little context. */
 const mostTokens = 2000;
-/** Maximum steps of an indivisible unit of work: a compilation, or the bytes of a token. */
+/** Time that the validator may take for a reply. */
+const mostJudgingMs = 1000;
+/** Maximum steps of an indivisible unit of work: reading and compiling a format, or the bytes of a token. */
 export const mostAtOnce = Math.max(compileSteps, sliceSteps + 8 * stepsPerByte);
 
 export function createFuzzer(tokenizer: Tokenizer) {
@@ -137,7 +148,10 @@ function writeInSlices(
   return ids;
 }
 
-/** The validator does not terminate on circular references, and rejects keywords that no reply reaches. */
+/**
+ * The validator does not terminate on circular references, rejects keywords that no reply reaches, and takes exponential time for some
+ * patterns, which it matches by back-tracking.
+ */
 const notJudged = Symbol("not judged");
 
 /** The validator's objection to a reply. */
@@ -149,8 +163,13 @@ function misfit(schema: unknown, text: string): string | typeof notJudged | unde
     return `is not JSON: ${text.slice(0, 200)}`;
   }
   try {
-    const validate = new Ajv2020({ strict: false, logger: false, validateSchema: false }).compile(schema as object);
-    return validate(value) ? undefined : `${text.slice(0, 200)}: ${JSON.stringify(validate.errors?.[0])}`;
+    const ajv = new Ajv2020({ strict: false, logger: false, validateSchema: false });
+    (addFormats as unknown as (to: Ajv2020) => void)(ajv);
+    const validate = ajv.compile(schema as object);
+    const judge = () => validate(value);
+    return runInNewContext("judge()", { judge }, { timeout: mostJudgingMs })
+      ? undefined
+      : `${text.slice(0, 200)}: ${JSON.stringify(validate.errors?.[0])}`;
   } catch {
     return notJudged;
   }

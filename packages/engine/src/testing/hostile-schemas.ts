@@ -1,5 +1,7 @@
 /** Random JSON schemas by seed: most ordinary, many with a part that is as expensive as possible. */
+import { formatNames } from "../constrain/pattern/formats.ts";
 import { createRandom } from "../random.ts";
+import { randomPattern } from "./hostile-patterns.ts";
 
 type Schema = Record<string, unknown>;
 
@@ -171,10 +173,22 @@ class Maker {
     }
   }
 
+  #string(): Schema {
+    const bounds = this.#bounds("minLength", "maxLength", () => this.#some(counts));
+    switch (this.#below(4)) {
+      case 0:
+        return { type: "string", ...bounds };
+      case 1:
+        return { type: "string", format: this.#some(formatNames), ...(this.#chance(0.2) ? bounds : {}) };
+      default:
+        return { type: "string", pattern: randomPattern(this.#random), ...(this.#chance(0.3) ? bounds : {}) };
+    }
+  }
+
   #leaf(): unknown {
     switch (this.#below(8)) {
       case 0:
-        return { type: "string", ...this.#bounds("minLength", "maxLength", () => this.#some(counts)) };
+        return this.#string();
       case 1:
         return { enum: this.#list(1 + this.#below(this.#some([3, 10, 300])), () => this.#fixed()) };
       case 2:
@@ -220,7 +234,7 @@ class Maker {
       () => false,
       () => ({ allOf: [this.value(depth + 1)] }),
       () => ({ not: {} }),
-      () => ({ type: "string", pattern: "^(a+)+$" }),
+      () => ({ type: "string", pattern: "^a", format: "date" }),
       () => ({ $ref: "#/$defs/gone" }),
       () => ({ $ref: "#" }),
       () => ({ enum: this.#list(3000, (i) => i) }),

@@ -1,10 +1,11 @@
 /** Reading adapters, and rejecting adapter folders that exceed the bounds of the model. */
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { readConfig } from "../config/read-config.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
+import { renameAdapter } from "./adapter-names.ts";
 import { type PeftAdapter, peftBounds, readPeft, writePeft } from "./peft.ts";
 
 const config = readConfig({
@@ -44,6 +45,60 @@ test("an adapter of the model is read completely", async () => {
   expect(Object.keys(weights)).toHaveLength(6);
   expect(lora).toMatchObject({ rank: 2, alpha: 4, trainAttn: true, trainMlp: true, trainUnembed: true });
   expect(Object.keys(peft.baseShapes)).toEqual(["base_model.model.model.embed_tokens.weight"]);
+});
+
+describe("the Tinker service's name of the unembedding", () => {
+  const tinkerName = "base_model.model.model.unembed_tokens.lora_A.weight";
+  const namesIn = async (folder: string) => {
+    const bytes = await readFile(join(folder, "adapter_model.safetensors"));
+    const header = JSON.parse(bytes.subarray(8, 8 + Number(bytes.readBigUInt64LE())).toString()) as object;
+    return Object.keys(header).filter((name) => name !== "__metadata__");
+  };
+  const modulesIn = async (folder: string) =>
+    (JSON.parse(await readFile(join(folder, "adapter_config.json"), "utf8")) as { target_modules: string[] })
+      .target_modules;
+
+  test("is written by renameAdapter, read as lm_head, and changed back to the same bytes", async () => {
+    const values = Object.fromEntries(
+      Object.entries(whole).map(([name, { shape, data }], i) => [name, { shape, data: data.map((_, j) => i + j / 8) }]),
+    );
+    const folder = await folderOf(values);
+    const [before, expected] = [
+      await readFile(join(folder, "adapter_model.safetensors")),
+      await readPeft(folder, base),
+    ];
+    expect(await renameAdapter(folder, "peft")).toBe(false);
+    expect(await renameAdapter(folder, "tinker")).toBe(true);
+    expect(await namesIn(folder)).toEqual(
+      Object.keys(whole).map((name) => name.replace(".model.lm_head.", ".model.model.unembed_tokens.")),
+    );
+    expect(await modulesIn(folder)).toEqual(["down_proj", "k_proj", "unembed_tokens"]);
+    expect(await readPeft(folder, base)).toEqual(expected);
+    expect(await renameAdapter(folder, "peft")).toBe(true);
+    expect((await readFile(join(folder, "adapter_model.safetensors"))).equals(before)).toBe(true);
+    expect(await modulesIn(folder)).toEqual(["down_proj", "k_proj", "lm_head"]);
+  });
+
+  test("an adapter with both names is rejected and left as it is", async () => {
+    const folder = await folderOf({ ...whole, [tinkerName]: tensor([2, 64]) });
+    const before = await readFile(join(folder, "adapter_model.safetensors"));
+    await expect(readPeft(folder, base)).rejects.toMatchObject({ code: "stray_tensor", tensor: tinkerName });
+    await expect(renameAdapter(folder, "tinker")).rejects.toThrow(
+      "two tensors would have the name base_model.model.model.unembed_tokens.lora_A.weight",
+    );
+    expect((await readFile(join(folder, "adapter_model.safetensors"))).equals(before)).toBe(true);
+  });
+
+  test("an adapter without the unembedding is not written", async () => {
+    const {
+      "base_model.model.lm_head.lora_A.weight": _,
+      "base_model.model.lm_head.lora_B.weight": __,
+      ...rest
+    } = whole;
+    const folder = await folderOf(rest);
+    expect(await renameAdapter(folder, "tinker")).toBe(false);
+    expect(await modulesIn(folder)).toEqual(["down_proj", "k_proj"]);
+  });
 });
 
 describe("rejected before the weights are read", () => {

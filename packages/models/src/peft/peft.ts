@@ -1,5 +1,6 @@
 /**
- * Reads and writes adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, as a folder or as bytes.
+ * Reads and writes adapters in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, as a folder or as bytes. Reads the
+ * Tinker service's name of the unembedding as well; `adapter-names.ts` changes a folder from one to the other.
  */
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -156,6 +157,13 @@ function adaptable(config: ModelConfig): Map<string, readonly [number, number]> 
   return linears;
 }
 
+/**
+ * The name of a tensor in PEFT's form. Archives of the Tinker service call the unembedding `model.unembed_tokens`, which is not a module
+ * of transformers' models.
+ */
+const peftName = (name: string): string =>
+  name.replace(/^base_model\.model\.model\.unembed_tokens\.lora_/, "base_model.model.lm_head.lora_");
+
 /** @throws WeightsError for the first tensor that cannot belong to an adapter of this rank; checked before any tensor is read */
 function checkTensors(tensors: Iterable<TensorInfo>, rank: number, { config, maxRank }: PeftBase): void {
   if (maxRank !== undefined && rank > maxRank) {
@@ -165,7 +173,7 @@ function checkTensors(tensors: Iterable<TensorInfo>, rank: number, { config, max
   const linears = adaptable(config);
   for (const { name, shape } of tensors) {
     if (baseTensor.test(name)) continue;
-    const [, module = "", side] = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/.exec(name) ?? [];
+    const [, module = "", side] = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/.exec(peftName(name)) ?? [];
     const linear = linears.get(module);
     if (linear === undefined) {
       const message = `tensor ${name.slice(0, 200)} does not belong to an adapter of this model`;
@@ -221,8 +229,12 @@ export async function readPeft(folder: string, base?: PeftBase): Promise<PeftSta
     const weights: Record<string, StateTensor> = {};
     const baseShapes: Record<string, readonly number[]> = {};
     for (const { name, shape } of source.tensors.values()) {
+      const known = peftName(name);
       if (baseTensor.test(name)) baseShapes[name] = shape;
-      else weights[name] = { data: source.readFloat32(name), shape };
+      else if (Object.hasOwn(weights, known)) {
+        const message = `tensor ${name} is present twice, under PEFT's name lm_head and the Tinker service's name unembed_tokens`;
+        throw new WeightsError(message, { code: "stray_tensor", tensor: name });
+      } else weights[known] = { data: source.readFloat32(name), shape };
     }
     const touches = (linears: readonly string[]): boolean =>
       Object.keys(weights).some((name) => linears.some((linear) => name.includes(`.${linear}.lora_`)));

@@ -49,7 +49,6 @@ export function encodeSafetensors(
   return [header, ...list.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))];
 }
 
-/** Eight bytes of length and the JSON header, padded so that the data are aligned to eight bytes. */
 function encodeHeader(
   tensors: readonly Pick<TensorToWrite, "name" | "dtype" | "shape">[],
   metadata?: Readonly<Record<string, string>>,
@@ -67,6 +66,11 @@ function encodeHeader(
     end += storedBytes(dtype, count) as number;
     header.set(name, { dtype, shape, data_offsets: [begin, end] });
   }
+  return frameHeader(header);
+}
+
+/** Eight bytes of length and the JSON header, padded so that the data are aligned to eight bytes. */
+export function frameHeader(header: ReadonlyMap<string, unknown>): Uint8Array {
   const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
   const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20);
   new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);

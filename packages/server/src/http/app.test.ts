@@ -99,6 +99,27 @@ describe("bodies", () => {
     expect(server.logged.filter(({ event }) => event === "request_field.ignored")).toHaveLength(1);
   });
 
+  test("telemetry of SDKs before 0.24 has no process_uuid, and is accepted and logged", async () => {
+    const server = await open();
+    const event = {
+      event: "UNHANDLED_EXCEPTION",
+      event_id: "e",
+      event_session_index: 1,
+      severity: "ERROR",
+      timestamp: "2026-01-01T00:00:00Z",
+      error_type: "ValueError",
+      error_message: "no such file",
+    };
+    const batch = { events: [event], platform: "linux", sdk_version: "0.22.0", session_id: "s" };
+    const accepted = await server.post("telemetry", batch);
+    expect(accepted).toMatchObject({ status: 200, json: { status: "accepted" } });
+    expect(server.logged).toContainEqual(expect.objectContaining({ event: "client.failed", type: "ValueError" }));
+    // any other missing field is still an error, and so is a wrong one
+    const { session_id: _, ...unowned } = batch;
+    expect((await server.post("telemetry", unowned)).status).toBe(422);
+    expect((await server.post("telemetry", { ...batch, process_uuid: 7 })).status).toBe(422);
+  });
+
   test("older clients: JSON passes, and results as JSON", async () => {
     const server = await open();
     const model = await server.model();

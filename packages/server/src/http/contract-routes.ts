@@ -91,7 +91,7 @@ export function contractRoutes(options: Options): (method: string, path: string)
         const received = {
           params,
           query: query?.decode(Object.fromEntries(url.searchParams)),
-          body: body?.decode(wire),
+          body: body?.decode(operation === "telemetry" ? withProcessUuid(wire) : wire),
         };
         logUnknown(operation, wire);
         hosted.check(operation, received.body ?? received.query, request.headers.get("user-agent"));
@@ -123,6 +123,15 @@ function boundsOf(carries: Route["carries"], { limits }: Api): BodyBounds {
 
 const passForm = (operation: PassOperation, request: Request) =>
   isProto(request) ? "proto" : operation === "forward" ? "forward-json" : "json";
+
+/**
+ * Telemetry of SDKs before 0.24 has no `process_uuid`. A 422 would make them print a traceback for every batch, and no handler reads the
+ * field.
+ */
+const withProcessUuid = (wire: unknown): unknown =>
+  typeof wire === "object" && wire !== null && !Object.hasOwn(wire, "process_uuid")
+    ? { ...wire, process_uuid: "" }
+    : wire;
 
 /** A refused request of a model uses up its `seq_id`, so that later requests do not wait for it. */
 async function useUpNumber(api: Api, operation: Operation, call: Call, error: unknown): Promise<void> {

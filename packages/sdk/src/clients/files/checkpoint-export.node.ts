@@ -9,12 +9,22 @@ import { type CheckpointFetching, fetchCheckpoint } from "./checkpoint-files.nod
 import { writeFailure } from "./download.node.ts";
 
 const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs");
-const { mkdir, mkdtemp, readdir, readFile, rm, stat } =
+const { copyFile, mkdir, mkdtemp, readdir, readFile, rename, rm, rmdir, stat } =
   nodeBuiltin<typeof import("node:fs/promises")>("node:fs/promises");
 const { dirname, join, resolve } = nodeBuiltin<typeof import("node:path")>("node:path");
 
-/** Export formats of checkpoints. */
-export const checkpointFormats = ["peft", "merged", "gguf"] as const;
+/**
+ * Export formats of checkpoints. `peft` and `tinker` are the adapter alone; they differ in the name of the unembedding (`lm_head`, or
+ * `unembed_tokens`, which `weights.build_hf_model` of the official cookbook expects).
+ */
+export const checkpointFormats = ["peft", "tinker", "merged", "gguf"] as const;
+
+const isAdapterFormat = (format: CheckpointExport["format"]): format is "peft" | "tinker" =>
+  format === "peft" || format === "tinker";
+
+/** The files of an adapter folder, and the marker that the official `push-hf` requires, which other folders lack. */
+const adapterFiles = ["adapter_config.json", "adapter_model.safetensors"] as const;
+const marker = "checkpoint_complete";
 
 /** Options of an export. */
 export interface CheckpointExport {
@@ -47,9 +57,11 @@ export async function checkExport({ format, dtype }: CheckpointExport, out: stri
       `must be one of ${checkpointFormats.join(", ")}, not ${JSON.stringify(format)}`,
     );
   }
-  if (format === "peft") {
-    if (dtype !== undefined)
-      throw new InvalidInputError("dtype", "is only valid with format merged or gguf; peft keeps the adapter's type");
+  if (isAdapterFormat(format)) {
+    if (dtype !== undefined) {
+      const problem = `is only valid with format merged or gguf; ${format} keeps the adapter's type`;
+      throw new InvalidInputError("dtype", problem);
+    }
   } else {
     const known: readonly string[] = (await modelsPackage()).exportDtypes[format];
     if (dtype !== undefined && !known.includes(dtype)) {
@@ -78,10 +90,7 @@ export async function exportCheckpoint(
   const path = await checkExport(how, out);
   const parent = dirname(path);
   await mkdir(parent, { recursive: true });
-  if (how.format === "peft") {
-    await fetchCheckpoint(tinkerPath, path, parent, how);
-    return { path, bytes: await bytesIn(path), notes: [] };
-  }
+  if (isAdapterFormat(how.format)) await modelsPackage(); // fails before the download if it is missing
   const scratch = await mkdtemp(join(parent, ".tinklet-"));
   try {
     const adapter = join(scratch, "adapter");
@@ -92,9 +101,10 @@ export async function exportCheckpoint(
   }
 }
 
-/** Merges an adapter folder into its base model and writes the result as `merged` or `gguf`. */
+/** Writes an adapter folder with other names (`peft`, `tinker`), or merged into its base model (`merged`, `gguf`). */
 export async function exportAdapter(adapter: string, out: string, how: CheckpointExport): Promise<ExportedCheckpoint> {
   const path = await checkExport(how, out);
+  if (isAdapterFormat(how.format)) return renamedCopy(adapter, path, how.format);
   const { exportModel } = await modelsPackage();
   const base = how.baseModel ?? (await baseModelOf(adapter));
   try {
@@ -111,11 +121,31 @@ export async function exportAdapter(adapter: string, out: string, how: Checkpoin
   }
 }
 
+/** Copies an adapter folder and renames its unembedding; the copy appears when it is complete. */
+async function renamedCopy(adapter: string, path: string, names: "peft" | "tinker"): Promise<ExportedCheckpoint> {
+  const { renameAdapter } = await modelsPackage();
+  await mkdir(dirname(path), { recursive: true });
+  const scratch = await mkdtemp(join(dirname(path), ".tinklet-"));
+  try {
+    const files = existsSync(join(adapter, marker)) ? [...adapterFiles, marker] : adapterFiles;
+    for (const file of files) await copyFile(join(adapter, file), join(scratch, file));
+    await renameAdapter(scratch, names);
+    if (existsSync(path)) await rmdir(path); // an empty folder, by `checkExport`
+    await rename(scratch, path);
+    return { path, bytes: await bytesIn(path), notes: [] };
+  } catch (cause) {
+    await rm(scratch, { recursive: true, force: true });
+    if (cause instanceof TinkerError) throw cause;
+    const message = `${adapter} could not be exported: ${(cause as Error).message}`;
+    throw new TinkerError(message, { code: "export_failed", cause });
+  }
+}
+
 async function modelsPackage(): Promise<typeof import("@tinklet/models")> {
   try {
     return await import("@tinklet/models");
   } catch (cause) {
-    throw new TinkerError("Merging an adapter needs the package @tinklet/models, which is not installed.", {
+    throw new TinkerError("Exporting an adapter needs the package @tinklet/models, which is not installed.", {
       code: "missing_peer",
       hint: "Run: npm install @tinklet/models",
       cause,

@@ -242,7 +242,8 @@ export class RestClient {
   }
 
   /**
-   * Exports a checkpoint for other programs: the adapter (`peft`), or the adapter merged into its base model as a folder for transformers
+   * Exports a checkpoint for other programs: the adapter with the names of PEFT (`peft`) or with those that `weights.build_hf_model` of the
+   * official cookbook expects (`tinker`), or the adapter merged into its base model as a folder for transformers
    * (`merged`) or as a file for llama.cpp and compatible programs (`gguf`, with tokenizer and chat template). The output appears when it
    * is complete. The base model must be available on this machine or on the Hugging Face Hub. Node only.
    *
@@ -266,7 +267,7 @@ export class RestClient {
     tinkerPath: string,
     out: string,
     options: CallOptions & {
-      readonly format: "peft" | "merged" | "gguf";
+      readonly format: "peft" | "tinker" | "merged" | "gguf";
       readonly dtype?: "base" | "f32" | "f16" | "bf16" | "q8_0" | undefined;
       readonly baseModel?: string | undefined;
       readonly onProgress?: ((progress: DownloadProgress) => void) | undefined;

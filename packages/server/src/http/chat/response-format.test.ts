@@ -63,6 +63,25 @@ describe("a reply has the requested format", () => {
     }
   });
 
+  test("of patterns and formats of strings", async () => {
+    const strings = {
+      type: "object",
+      properties: {
+        code: { type: "string", pattern: "^[A-Z]{3}-\\d{2}$" },
+        day: { type: "string", format: "date" },
+      },
+      required: ["code", "day"],
+      additionalProperties: false,
+    };
+    for (let seed = 0; seed < 5; seed++) {
+      const { json } = await chat({ ...formatOf(strings), seed, max_tokens: 80 });
+      expect(JSON.parse(json.choices[0].message.content)).toEqual({
+        code: expect.stringMatching(/^[A-Z]{3}-\d{2}$/),
+        day: expect.stringMatching(/^\d{4}-\d{2}-\d{2}$/),
+      });
+    }
+  });
+
   test("and is text, even if it looks like a tool call", async () => {
     const call = { tool_calls: [{ name: "f", arguments: {} }] };
     const { json } = await chat({ ...formatOf({ const: call }), max_tokens: 200 });
@@ -78,9 +97,13 @@ describe("a reply has the requested format", () => {
 });
 
 describe("an unsupported format is a 400 that names it", () => {
-  const pattern = { type: "object", properties: { a: { type: "string", pattern: "x" } } };
+  const pattern = { type: "object", properties: { a: { type: "string", pattern: "(?=x)" } } };
   test.each<[string, object, RegExp]>([
-    ["response_format.json_schema.schema", formatOf(pattern), /schema\/properties\/a: the keyword "pattern"/],
+    [
+      "response_format.json_schema.schema",
+      formatOf(pattern),
+      /schema\/properties\/a\/pattern: the look-ahead \(\?=…\) is not supported/,
+    ],
     ["response_format.json_schema.schema", formatOf({ $ref: "#" }), /must allow at least one value/],
     ["response_format.json_schema.schema", formatOf("x"), /must be an object/],
     [
@@ -106,7 +129,7 @@ describe("an unsupported format is a 400 that names it", () => {
     const format = { type: "json_schema", schema: pattern };
     const refused = async (body: object) => (await messages(body)).json.error.message as string;
     expect(await refused({ output_config: { format } })).toMatch(
-      /^output_config.format.schema\/properties\/a: the keyword/,
+      /^output_config.format.schema\/properties\/a\/pattern: the look-ahead/,
     );
     expect(await refused({ output_format: { type: "text" } })).toMatch(/^output_format.type: must be json_schema/);
     expect(await refused({ output_format: format, output_config: { format } })).toMatch(

@@ -112,6 +112,27 @@ describe("a demanded call", () => {
     expect([strict.status, strict.json.error.param]).toEqual([400, "tools[0].function.parameters"]);
   });
 
+  test("of a strict tool with patterns and formats has arguments that fit", async () => {
+    const coded = {
+      type: "object",
+      properties: { id: { type: "string", format: "uuid" }, code: { type: "string", pattern: '^"[a-f]+\\\\$' } },
+      required: ["id", "code"],
+      additionalProperties: false,
+    };
+    const asked = { tools: [tool("coded", coded, { strict: true })], tool_choice: named("coded"), max_tokens: 200 };
+    for (let seed = 0; seed < 3; seed++) {
+      const { json } = await chat({ ...asked, seed });
+      expect(JSON.parse(callsOf(json.choices[0])[0]!.arguments)).toEqual({
+        id: expect.stringMatching(/^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/),
+        code: expect.stringMatching(/^"[a-f]+\\$/),
+      });
+    }
+    const ahead = { ...coded, properties: { ...coded.properties, code: { type: "string", pattern: "(?=a)a" } } };
+    const refused = await chat({ tools: [tool("coded", ahead, { strict: true })], tool_choice: named("coded") });
+    expect([refused.status, refused.json.error.param]).toEqual([400, "tools[0].function.parameters"]);
+    expect(refused.json.error.message).toMatch(/properties\/code\/pattern: the look-ahead/);
+  });
+
   test("that has no room is a 400 that names the limit", async () => {
     const { status, json } = await chat({ tools: [weather], tool_choice: "required", max_tokens: 3 });
     expect([status, json.error.param]).toEqual([400, "max_tokens"]);

@@ -20,15 +20,15 @@ import { referenceHelp } from "../references.ts";
 import { resolved } from "./checkpoint.ts";
 
 export const exportCommand: Command = {
-  usage: "export CHECKPOINT --format peft|merged|gguf [--dtype TYPE] [--out PATH] [--base MODEL]",
-  about: `Writes a checkpoint for other programs: the adapter alone, or merged into its base model, as a folder for transformers or as a GGUF file for llama.cpp. CHECKPOINT is an adapter folder, ${referenceHelp}.`,
+  usage: "export CHECKPOINT --format peft|tinker|merged|gguf [--dtype TYPE] [--out PATH] [--base MODEL]",
+  about: `Writes a checkpoint for other programs: the adapter alone (peft for PEFT and vLLM, tinker for build_hf_model of the official cookbook), or merged into its base model, as a folder for transformers or as a GGUF file for llama.cpp. CHECKPOINT is an adapter folder, ${referenceHelp}.`,
   arguments: ["CHECKPOINT"],
   options: {
     format: {
       type: "string",
       short: "f",
       choices: checkpointFormats,
-      about: "the adapter, a merged folder, or a merged GGUF file",
+      about: "the adapter (two forms), a merged folder, or a merged GGUF file",
     },
     json: { type: "boolean", about: "print the result as JSON" },
     dtype: {
@@ -105,7 +105,6 @@ async function writtenFrom(
 ): Promise<{ source: string; result: ExportedCheckpoint }> {
   const ending = how.format === "gguf" ? ".gguf" : "";
   if (isAdapterFolder(reference)) {
-    if (how.format === "peft") throw new UsageError(`${reference} is an adapter already: copy the folder`);
     const out = asked ?? `${portableName(reference)}-${how.format}${ending}`;
     return { source: reference, result: await exportAdapter(reference, out, how) };
   }
