@@ -287,12 +287,23 @@ export function deleteTrace(
   addToTotals(sql, tenant, -spans, -bytes);
 }
 
-/** Deletes up to `limit` traces of all tenants without a new span since a time. @returns their number and size */
-export function expireTraces(
-  sql: Sql,
-  seenBefore: number,
-  limit: number,
-): { readonly count: number; readonly bytes: number } {
+/** A number of traces, and their size. */
+export interface TracesUse {
+  readonly count: number;
+  readonly bytes: number;
+}
+
+/** The traces of all tenants, or those without a new span since a time. */
+export function tracesUse(sql: Sql, seenBefore = Number.MAX_SAFE_INTEGER): TracesUse {
+  const row = sql.get<TracesUse>(
+    "SELECT COUNT(*) AS count, COALESCE(SUM(bytes), 0) AS bytes FROM traces WHERE seen_at < ?",
+    seenBefore,
+  );
+  return { count: row?.count ?? 0, bytes: row?.bytes ?? 0 };
+}
+
+/** Deletes up to `limit` traces of all tenants without a new span since a time. */
+export function expireTraces(sql: Sql, seenBefore: number, limit: number): TracesUse {
   const rows = sql.all<TraceRow>("SELECT * FROM traces WHERE seen_at < ? ORDER BY seen_at LIMIT ?", seenBefore, limit);
   for (const row of rows) deleteTrace(sql, row);
   return { count: rows.length, bytes: rows.reduce((sum, { bytes }) => sum + bytes, 0) };
