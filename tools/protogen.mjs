@@ -1,15 +1,15 @@
-// Generates packages/wire/src/proto/gen/tinker-public.ts from tinker_public.proto: plain interfaces and, for each
-// message, a size, a write and a read function over wire/proto/binary.ts. `--check` fails if the committed file differs.
+// Generates packages/wire/src/proto/gen/*.ts from the .proto files: plain interfaces and, for each message, a size, a write
+// and a read function over wire/proto/binary.ts. `--check` fails if a committed file differs.
 // Why not a general runtime: docs/decisions/0003-wire-layer.md.
 import { readFileSync, writeFileSync } from "node:fs";
 import protobuf from "protobufjs";
 
 const here = new URL("../packages/wire/src/proto/", import.meta.url);
-const source = readFileSync(new URL("tinker_public.proto", here), "utf8");
-const { root } = protobuf.parse(source, { keepCase: false });
-root.resolveAll();
-const scope = root.lookup("tinker_public");
-const target = new URL("gen/tinker-public.ts", here);
+/** Each definition, its package, and the generated file. */
+const definitions = [
+  { source: "tinker_public.proto", scope: "tinker_public", target: "gen/tinker-public.ts" },
+  { source: "otlp.proto", scope: "otlp", target: "gen/otlp.ts" },
+];
 
 const scalars = {
   string: {
@@ -67,6 +67,14 @@ const scalars = {
     read: "reader.uint64()",
     size: (v) => `int64Size(${v})`,
     write: (v) => `writer.int64(${v})`,
+  },
+  fixed64: {
+    ts: "Int64",
+    empty: "0",
+    wire: 1,
+    read: "reader.fixed64()",
+    size: () => "8",
+    write: (v) => `writer.fixed64(${v})`,
   },
   float: {
     ts: "number",
@@ -260,24 +268,35 @@ function emitMessage(type) {
   return out.join("\n");
 }
 
-const enums = scope.nestedArray.filter((item) => item instanceof protobuf.Enum);
-const types = scope.nestedArray.filter((item) => item instanceof protobuf.Type);
-const body = [
-  ...enums.map((e) => `export const ${e.name} = ${JSON.stringify(e.values)} as const;\n`),
-  ...types.map(emitMessage),
-].join("\n");
-const used = ["delimitedSize", "int32Size", "int64Size", "varintSize"].filter((name) => body.includes(`${name}(`));
-const text = `// Generated from tinker_public.proto by \`npm run proto\`. Do not edit.
+function generate({ source, scope: name }) {
+  const { root } = protobuf.parse(readFileSync(new URL(source, here), "utf8"), { keepCase: false });
+  root.resolveAll();
+  const scope = root.lookup(name);
+  const enums = scope.nestedArray.filter((item) => item instanceof protobuf.Enum);
+  const types = scope.nestedArray.filter((item) => item instanceof protobuf.Type);
+  const body = [
+    ...enums.map((e) => `export const ${e.name} = ${JSON.stringify(e.values)} as const;\n`),
+    ...types.map(emitMessage),
+  ].join("\n");
+  const functions = ["delimitedSize", "int32Size", "int64Size", "varintSize"].filter((word) =>
+    body.includes(`${word}(`),
+  );
+  const used = [...functions, ...(body.includes(": Int64") ? ["type Int64"] : [])];
+  return `// Generated from ${source} by \`npm run proto\`. Do not edit.
 /* eslint-disable */
-import { ${used.join(", ")}, type Int64, type Reader, type Sizer, type Writer } from "../binary.ts";
-
-const emptyBytes = new Uint8Array(0);
-
+import { ${used.join(", ")}, type Reader, type Sizer, type Writer } from "../binary.ts";
+${body.includes("emptyBytes") ? "\nconst emptyBytes = new Uint8Array(0);\n" : ""}
 ${body}`;
+}
 
-if (process.argv.includes("--check")) {
-  if (readFileSync(target, "utf8") !== text) {
-    console.error("gen/tinker-public.ts does not match tinker_public.proto: run `npm run proto` and commit the result");
-    process.exit(1);
+for (const definition of definitions) {
+  const target = new URL(definition.target, here);
+  const text = generate(definition);
+  if (!process.argv.includes("--check")) writeFileSync(target, text);
+  else if (readFileSync(target, "utf8") !== text) {
+    console.error(
+      `${definition.target} does not match ${definition.source}: run \`npm run proto\` and commit the result`,
+    );
+    process.exitCode = 1;
   }
-} else writeFileSync(target, text);
+}

@@ -12,6 +12,7 @@ export default defineConfig({
     "running-server": "src/running-server.ts",
     "run-name": "src/run-name.ts",
     abort: "src/abort.ts",
+    otlp: "src/otlp.ts",
     options: "src/options.ts",
     "testing/index": "src/testing/index.ts",
   },

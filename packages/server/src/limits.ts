@@ -97,6 +97,30 @@ export interface Limits {
   readonly responsesPerTenant: StoredLimit;
   /** Time after which a stored response is deleted. @defaultValue 30 days */
   readonly responseTtlMs: number;
+  /** Bytes of one export of traces (`/v1/traces`), as sent. @defaultValue 8 MiB */
+  readonly traceBytes: number;
+  /** The same, decompressed. @defaultValue 32 MiB */
+  readonly traceDecompressedBytes: number;
+  /** Nested values of one export. @defaultValue 500 000 */
+  readonly traceParts: number;
+  /** Spans of one export. @defaultValue 10 000 */
+  readonly traceSpans: number;
+  /** Attributes of one span, with those of its events; a span with more is rejected. @defaultValue 1024 */
+  readonly traceAttributes: number;
+  /** Levels of nested values of one attribute; a span with more is rejected. @defaultValue 16 */
+  readonly traceDepth: number;
+  /** UTF-16 code units of one string of a span; a span with a longer one is rejected. @defaultValue 1 Mi */
+  readonly traceTextLength: number;
+  /** Bytes stored of one span; a larger one is rejected. @defaultValue 2 MiB */
+  readonly traceSpanBytes: number;
+  /** What is stored of one trace; spans beyond it are rejected. @defaultValue 1000 spans, of 16 MiB together */
+  readonly spansPerTrace: StoredLimit;
+  /** Spans of one tenant's traces; beyond them the oldest traces are deleted, those without a rating first. @defaultValue 200 000, of 512 MiB together */
+  readonly spansPerTenant: StoredLimit;
+  /** Time without a new span after which a trace is deleted. @defaultValue 30 days */
+  readonly traceTtlMs: number;
+  /** Time to read an export, to search a page of traces or to convert one; then the work is stopped. @defaultValue 5000 */
+  readonly traceTaskMs: number;
   /** Optimizer steps stored for the curve of one run; when there are more, every second one is deleted. @defaultValue 50 000 */
   readonly stepsPerRun: number;
   /** Event streams that one tenant may have open; more are answered with 429. @defaultValue 64 */
@@ -149,6 +173,18 @@ export const defaultLimits: Limits = {
   chatScores: 400_000,
   responsesPerTenant: { count: 1000, bytes: 64 * 1024 * 1024 },
   responseTtlMs: 30 * 86_400_000,
+  traceBytes: 8 * 1024 * 1024,
+  traceDecompressedBytes: 32 * 1024 * 1024,
+  traceParts: 500_000,
+  traceSpans: 10_000,
+  traceAttributes: 1024,
+  traceDepth: 16,
+  traceTextLength: 1024 * 1024,
+  traceSpanBytes: 2 * 1024 * 1024,
+  spansPerTrace: { count: 1000, bytes: 16 * 1024 * 1024 },
+  spansPerTenant: { count: 200_000, bytes: 512 * 1024 * 1024 },
+  traceTtlMs: 30 * 86_400_000,
+  traceTaskMs: 5000,
   stepsPerRun: 50_000,
   watchersPerTenant: 64,
   chatHeartbeatMs: 10_000,

@@ -18,6 +18,7 @@ import { createChatModels } from "./http/chat/chat-models.ts";
 import { createPromptThreads } from "./http/chat/prompt-threads.ts";
 import { Metrics } from "./http/metrics.ts";
 import { SignIn } from "./http/studio/sign-in.ts";
+import { createTraceThreads } from "./http/traces/trace-thread.ts";
 import { defaultLimits, type Limits } from "./limits.ts";
 import { createLog, type Log, type LogFormat } from "./log.ts";
 import { Queue } from "./queue/queue.ts";
@@ -191,6 +192,7 @@ async function serveFrom(store: Store, parts: ServerParts): Promise<TinkletServe
   const startThread = () => createSideThread({ clock });
   const [losses, unpacking, imports] = [startThread(), startThread(), startThread()];
   const promptThreads = createPromptThreads(clock, startThread(), startThread());
+  const traceThreads = createTraceThreads(startThread, { clock, limits });
   const queue = new Queue({
     store,
     clock,
@@ -259,6 +261,7 @@ async function serveFrom(store: Store, parts: ServerParts): Promise<TinkletServe
       models: served,
       chatModel,
       promptThreads,
+      traceThreads,
       clientConfig: {
         createModelViaLoadWeights: options.createModelViaLoadWeights ?? false,
         protoCompressFwdbwd: options.compressRequests ?? false,
@@ -300,7 +303,7 @@ async function serveFrom(store: Store, parts: ServerParts): Promise<TinkletServe
     const stored = { store, clock, log, isLoaded: () => false }; // the states of all models are on disk
     await releaseLeftovers(stored).catch((error: unknown) => log.warn("sweep.failed", { error: String(error) }));
     await Promise.all([...queue.engineQueues.values()].map((engineQueue) => engineQueue.engine.close()));
-    await Promise.all([losses, unpacking, imports, promptThreads].map((threads) => threads.close()));
+    await Promise.all([losses, unpacking, imports, promptThreads, traceThreads].map((threads) => threads.close()));
     if (dataDir !== undefined) await removeRecord(dataDir).catch(recordFailed(log));
     await store.close();
     log.info("server.closed");

@@ -17,6 +17,7 @@ import {
   heldSamplers,
   storeSeen,
 } from "./store/tables/sessions.ts";
+import { expireTraces } from "./store/tables/traces.ts";
 import { addAudit } from "./store/tables/usage.ts";
 
 interface SweepParts {
@@ -82,6 +83,8 @@ export async function sweepOnce(parts: SweepParts): Promise<void> {
   );
   if (expired > 0) log.info("checkpoints.expired", { count: expired });
   await store.db.write((sql) => expireResponses(sql, now));
+  const old = await inBatches(() => store.db.write((sql) => expireTraces(sql, now - limits.traceTtlMs, batch).count));
+  if (old > 0) log.info("traces.expired", { count: old });
   await queue.sweep();
   for (let at = 0; at < changes.length; at += batch) {
     await store.db.write((sql) => storeSeen(sql, changes.slice(at, at + batch)));

@@ -197,6 +197,25 @@ export {
   UnhandledExceptionEvent,
 } from "./messages/telemetry.ts";
 export {
+  ExportTracesRequest,
+  ExportTracesResponse,
+  GetTraceResponse,
+  ListTracesQuery,
+  ListTracesResponse,
+  RateTraceRequest,
+  RateTraceResponse,
+  TraceConversation,
+  type TraceErrorFilter,
+  type TraceExportFormat,
+  type TraceFilters,
+  TraceRating,
+  type TraceRatingFilter,
+  type TraceRatingValue,
+  TraceSpanSummary,
+  TraceSummary,
+  TraceTurn,
+} from "./messages/traces.ts";
+export {
   AdamParams,
   type AdamParamsInput,
   asFieldProblem,

@@ -8,6 +8,7 @@ import { basename, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Datum, ModelInput, ServiceClient } from "../../../packages/sdk/src/index.ts";
 import { hashApiKey } from "../../../packages/server/src/index.ts";
+import { chatExport } from "../../../packages/server/src/testing/trace-exports.ts";
 import { commandTable } from "../../../packages/tinklet/src/cli/commands.ts";
 import { baseModel, type Ended, Executable, fakeServer, hasPty, type StartOptions, tokenizer } from "./executable.ts";
 import { startUploadHub, type UploadHub } from "./upload-hub.ts";
@@ -47,6 +48,13 @@ let runId: string;
 let sessionId: string;
 /** Runs to be deleted. */
 const doomed: Record<Mode, string> = { pipe: "", json: "", terminal: "" };
+/** Traces: one to show, and one to be deleted in each mode. */
+const shownTrace = "0af7651916cd43dd8448eb211c80319c";
+const doomedTrace: Record<Mode, string> = {
+  pipe: "1af7651916cd43dd8448eb211c80319c",
+  json: "2af7651916cd43dd8448eb211c80319c",
+  terminal: "3af7651916cd43dd8448eb211c80319c",
+};
 /** The run in each data folder that no server has open. */
 const kept: Record<Mode | "shown" | "asked", string> = { pipe: "", json: "", terminal: "", shown: "", asked: "" };
 let env: Record<string, string>;
@@ -72,6 +80,16 @@ beforeAll(async () => {
     doomed[mode] = other.modelId;
   }
   await Promise.all(Object.keys(kept).map(keepRun));
+  const traces = [
+    { traceId: shownTrace, prompt: "Where is bob@example.com?", answer: "At home.", model: "support" },
+    ...Object.values(doomedTrace).map((traceId) => ({ traceId, prompt: "x", model: "other" })),
+  ];
+  const sent = await fetch(`${server.url}/v1/traces`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(chatExport(traces)),
+  });
+  expect(sent.status).toBe(200);
   runId = trainer.modelId;
   sessionId = service.sessionId as string;
   await service.close();
@@ -509,6 +527,56 @@ const rows: Readonly<Record<string, Row>> = {
       ["a session that is not there", () => ["session", "export-trace", "none"], 1, /^.*\nError: Resource not found/],
     ],
   },
+  "traces list": {
+    args: () => ["traces", "list", "--model", "support", "--since", "520w"],
+    prints:
+      /1 trace\s+Trace ID[\s\S]*0af7651916cd43dd8448eb211c80319c +\S.*support +Where is bob@example.com\? +At home\./,
+    json: { traces: [{ trace_id: shownTrace, models: ["support"], input_tokens: 7, output_tokens: 3 }] },
+    remote: true,
+    fails: [
+      ["a time that is none", () => ["traces", "list", "--since", "soon"], 2, /--since must be an age such as 12h/],
+      ["an invalid expression", () => ["traces", "list", "--regex", "("], 1, /regex: Invalid regular expression/],
+    ],
+  },
+  "traces show": {
+    args: () => ["traces", "show", shownTrace],
+    prints: /Conversation: support\s+user\s+Where is bob@example.com\?\s+assistant \(span [0-9a-f]{16}\)\s+At home\./,
+    json: { trace: { trace_id: shownTrace }, conversations: [{ turns: [{}, { message: { content: "At home." } }] }] },
+    remote: true,
+    fails: [
+      [
+        "a trace that is not there",
+        () => ["traces", "show", "ff"],
+        1,
+        /There is no trace[\s\S]*Hint: tinklet traces list/,
+      ],
+    ],
+  },
+  "traces rate": {
+    args: () => ["traces", "rate", shownTrace, "--up", "--comment", "right"],
+    prints: /^Rated [0-9a-f]{16}: up\s+$/,
+    json: { trace_id: shownTrace, rating: "up", comment: "right", answer: null },
+    remote: true,
+    fails: [
+      ["no rating", () => ["traces", "rate", shownTrace], 2, /give --up, --down, --comment, --answer or --clear/],
+      ["two", () => ["traces", "rate", shownTrace, "--up", "--down"], 2, /--up goes without --down/],
+    ],
+  },
+  "traces export": {
+    args: (mode) => ["traces", "export", shownTrace, "--output", join(tool.work, `traces-${mode}.jsonl`)],
+    prints: /Wrote 1 line to \S+traces-\w+\.jsonl/,
+    json: { lines: 1, redacted_messages: 1, skipped: {} },
+    remote: true,
+    fails: [["another kind", () => ["traces", "export", "--as", "csv"], 2, /one of sft, dpo, tokens/]],
+  },
+  "traces delete": {
+    args: (mode) => ["traces", "delete", doomedTrace[mode], ...(mode === "json" ? ["-y"] : [])],
+    stdin: "y\n",
+    prints: /Deleted 1 trace\s+$/,
+    json: { deleted: [doomedTrace.json] },
+    remote: true,
+    fails: [["a trace that is not there", () => ["traces", "delete", "ff", "-y"], 1, /There is no trace/]],
+  },
   "billing usage": {
     args: () => ["billing", "usage", ...hours()],
     prints: /hourly usage row\(s\)/,
@@ -606,7 +674,12 @@ const rows: Readonly<Record<string, Row>> = {
     prints: /Deleted 1 item\(s\), freed \d/,
     json: { deleted_runs: [{ deleted_checkpoints: 1, published_kept: 0 }], freed_bytes: expect.any(Number) },
     fails: [
-      ["two choices", () => ["data", "prune", "--run", "a", "--steps"], 2, /--run goes without --steps, --older-than/],
+      [
+        "two choices",
+        () => ["data", "prune", "--run", "a", "--steps"],
+        2,
+        /--run goes without --steps, --older-than, --traces and --lost/,
+      ],
       ["an age that is none", () => ["data", "prune", "--older-than", "7"], 2, /an age such as 12h, 7d or 4w, not "7"/],
       [
         "a run that is not there",
@@ -818,6 +891,19 @@ describe("data", () => {
     const none = await tool.run(["data", "--data-dir", join(tool.work, "nowhere")]);
     expect(none.stdout).toMatch(/nowhere: there is nothing yet/);
     expect(existsSync(join(tool.work, "nowhere"))).toBe(false);
+  });
+});
+
+describe("traces", () => {
+  it("exports to the standard output what train reads, redacted unless that is switched off", async () => {
+    const clean = await tool.run(["traces", "export", shownTrace], { env });
+    expect(clean, clean.stderr).toMatchObject({ code: 0, stderr: expect.stringContaining("in 1 message") });
+    expect(JSON.parse(clean.stdout).messages).toEqual([
+      { role: "user", content: "Where is [EMAIL]?" },
+      { role: "assistant", content: "At home." },
+    ]);
+    const raw = await tool.run(["traces", "export", shownTrace, "--no-redact"], { env });
+    expect(JSON.parse(raw.stdout).messages[0].content).toBe("Where is bob@example.com?");
   });
 });
 

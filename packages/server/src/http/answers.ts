@@ -3,8 +3,9 @@
  * broken connection and retries it.
  */
 import { InputError } from "@tinklet/engine";
-import { stringifyJson } from "@tinklet/wire";
+import { protobufContentType, stringifyJson } from "@tinklet/wire";
 import { InvalidInputError, ResponseValidationError } from "@tinklet/wire/errors";
+import { encodeStatus } from "@tinklet/wire/otlp";
 import { UserError } from "../queue/job.ts";
 import { Refusal } from "../queue/refusal.ts";
 import { wireMessage } from "../queue/wire-field.ts";
@@ -83,7 +84,10 @@ export function describeError(error: unknown): Problem | undefined {
 export function problemAnswer(problem: Problem, surface: Surface): Response {
   const { status, retryAfterSeconds: seconds } = problem;
   const headers = seconds === undefined ? {} : { "retry-after": String(seconds) };
-  return jsonAnswer(errorBody(surface, problem), status, headers);
+  const body = errorBody(surface, problem);
+  if (surface === "otlp")
+    return bytesAnswer(encodeStatus(body as Parameters<typeof encodeStatus>[0]), protobufContentType, status, headers);
+  return jsonAnswer(body, status, headers);
 }
 
 /** The response for a problem, in the shape of the Tinker API. */

@@ -11,6 +11,7 @@ import type { Auth, Caller } from "./access/auth.ts";
 import type { SignedLinks } from "./access/signed-links.ts";
 import type { FindChatModel } from "./chat/chat-models.ts";
 import type { PromptThreads } from "./chat/prompt-threads.ts";
+import type { TraceThreads } from "./traces/trace-thread.ts";
 
 /** A base model that is served. */
 export interface ServedModel {
@@ -43,6 +44,8 @@ export interface Api {
   readonly sessionActivity: SessionActivity;
   readonly models: ReadonlyMap<string, ServedModel>;
   readonly chatModel: FindChatModel;
+  /** Threads that read and search traces. */
+  readonly traceThreads: TraceThreads;
   /** Threads that make the prompts of chats. */
   readonly promptThreads: PromptThreads;
   /** Flags in the response of `client/config`. */

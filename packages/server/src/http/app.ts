@@ -3,7 +3,7 @@
  * (`createApp`); the route table says what each stage does for a path. An error that a client can cause is never a 5xx.
  */
 import type { SideThread } from "../thread/side-thread.ts";
-import type { Caller } from "./access/auth.ts";
+import { type Caller, localTenant } from "./access/auth.ts";
 import { checkHostName } from "./access/hosts.ts";
 import { atPublicUrl } from "./access/public-url.ts";
 import { describeError, problemAnswer } from "./answers.ts";
@@ -21,6 +21,7 @@ import {
   type RouteTableOptions,
 } from "./route-table.ts";
 import { endingWithSignIn } from "./studio/signed-in-stream.ts";
+import { isProtobuf, tracesPath } from "./traces/trace-ingest.ts";
 
 export interface AppOptions extends Omit<RouteTableOptions, "metricsText"> {
   readonly metrics: Metrics;
@@ -34,8 +35,12 @@ export interface AppOptions extends Omit<RouteTableOptions, "metricsText"> {
   readonly gauges: () => Promise<Readonly<Record<string, number>>>;
 }
 
-/** The surface of a URL that is not parsed yet; it determines the form of errors, also of those of parsing it. */
-const surfaceOfUrl = (url: string): Surface => surfaceOf(url.replace(/^\w+:\/\/[^/]*/, "").replace(/[?#].*$/, ""));
+/** The surface of a request whose URL is not parsed yet; it determines the form of errors, also of those of parsing it. */
+function surfaceOfRequest(request: Request): Surface {
+  const path = request.url.replace(/^\w+:\/\/[^/]*/, "").replace(/[?#].*$/, "");
+  if (path === tracesPath) return isProtobuf(request) ? "otlp" : "otlp-json";
+  return surfaceOf(path);
+}
 
 export function createApp(options: AppOptions): (request: Request, peer?: Peer) => Promise<Response> {
   const { api, metrics, publicUrl, signIn, studio } = options;
@@ -54,6 +59,10 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
   /** The caller by key or, if the studio is served, by the cookie of a signed-in browser. @throws Refusal 401, 429 */
   const authenticate = (route: KeyRoute, { request, url }: OpenCall, inFlight: RequestInFlight): Caller => {
     const credential = route.credential(request);
+    if (credential.value === null && route.keyIsOptional === true && !api.auth.strict) {
+      inFlight.moveTo(localTenant);
+      return { tenant: localTenant, credential: "key" };
+    }
     const mayUseCookie = credential.value === null && route.acceptsCookie && studio !== undefined;
     const caller = (mayUseCookie ? signIn.callerOf(request, url) : undefined) ?? api.auth.identify(credential);
     inFlight.moveTo(caller.tenant);
@@ -95,7 +104,7 @@ export function createApp(options: AppOptions): (request: Request, peer?: Peer) 
     let surface: Surface = "tinker";
     let response: Response;
     try {
-      surface = surfaceOfUrl(request.url);
+      surface = surfaceOfRequest(request);
       inFlight.enter();
       const sentUrl = new URL(request.url);
       checkHostName(sentUrl, allowedHosts);

@@ -27,6 +27,7 @@ import { folderTokenizers, runFolderHandlers } from "./handlers/run-folders.ts";
 import { samplingHandlers } from "./handlers/sampling.ts";
 import { serviceHandlers } from "./handlers/service.ts";
 import { sessionHandlers } from "./handlers/sessions.ts";
+import { traceHandlers } from "./handlers/traces.ts";
 import { numberedKinds, peekJson, refuseOtherOptimizers, trainingHandlers } from "./handlers/training.ts";
 import { usageHandlers } from "./handlers/usage.ts";
 import type { KeyRoute, RouteTableOptions } from "./route-table.ts";
@@ -179,6 +180,7 @@ function handlersOf({ api, strict, studio }: Options): Handlers {
     ...progressHandlers(api),
     ...runFolderHandlers(api, studio?.folders),
     ...foreignWeightsHandlers(api),
+    ...traceHandlers(api),
     deleteRun: ({ params }, call) => deleteRun(api, call, params.trainingRunId),
   };
 }

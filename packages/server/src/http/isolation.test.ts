@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { contract, type Operation } from "@tinklet/wire";
 import { beforeAll, describe, expect, test } from "vitest";
 import { baseModel, passBytes, TestServer } from "../testing/test-server.ts";
+import { chatExport, randomTraceId } from "../testing/trace-exports.ts";
 import { hashApiKey } from "./access/auth.ts";
 import { type ChatOperation, chatRoutes } from "./chat/routes.ts";
 
@@ -23,6 +24,8 @@ interface Things {
   readonly run: string;
   /** A stored response of the Responses API. */
   readonly response: string;
+  /** A trace whose prompt is the session's id. */
+  readonly trace: string;
   /** A session of the caller. */
   readonly own: string;
 }
@@ -186,6 +189,14 @@ const rows: { readonly [K in Operation | ChatOperation]: ReturnType<typeof row> 
   listEvaluations: row("any tenant", () => ({ path: "tinklet/evaluations" })),
   getEvaluation: row("no tenant", () => ({ path: "tinklet/evaluations/secret" })),
   getRollouts: row("no tenant", () => ({ path: "tinklet/folders/secret/rollouts?file=x" })),
+  listTraces: row("ownList", () => ({ path: "tinklet/traces" })),
+  getTrace: row("own", ({ trace }) => ({ path: `tinklet/traces/${trace}` })),
+  rateTrace: row("own", ({ trace }) => ({ path: `tinklet/traces/${trace}/rating`, body: { rating: "up" } })),
+  deleteTrace: row("own", ({ trace }) => ({ path: `tinklet/traces/${trace}` })),
+  exportTraces: row("ownList", ({ trace }) => ({
+    path: "tinklet/traces/export",
+    body: { format: "sft", trace_ids: [trace] },
+  })),
   importAdapter: row("no tenant", () => ({ path: "tinklet/import_adapter", body: {} })),
   oaiListModels: row("ownCheckpoints", () => ({ path: "/oai/api/v1/models" })),
   oaiGetModel: row("readable", ({ path }) => ({ path: `/v1/models/${encodeURIComponent(path)}` })),
@@ -221,7 +232,7 @@ beforeAll(async () => {
 });
 
 /** Alice's objects in the state of a cell. */
-async function prepare(state: State): Promise<Things> {
+async function prepare(state: State, operation: Operation | ChatOperation): Promise<Things> {
   const { key, before } = states[state];
   server.key = "tml-alice";
   server.clock.jump(1000); // so that each cell's objects are the newest
@@ -240,6 +251,8 @@ async function prepare(state: State): Promise<Things> {
   });
   const asked = { model: baseModel, input: "x", max_output_tokens: 2 };
   const { id: response } = (await server.post("/v1/responses", asked)).json;
+  const trace = randomTraceId();
+  if (operation.includes("Trace")) await server.post("/v1/traces", chatExport([{ traceId: trace, prompt: session }]));
   for (const kind of ["weights", "external_weights"]) {
     const at = `training_runs/${model}/checkpoints/${kind}/secret`;
     if (before !== "nothing") expect((await server.send("POST", `${at}/publish`)).status).toBe(200);
@@ -255,6 +268,7 @@ async function prepare(state: State): Promise<Things> {
     path: saved.path,
     run: model,
     response,
+    trace,
     own: await server.session(),
   };
 }
@@ -270,7 +284,7 @@ const cells = (Object.keys(routes) as (Operation | ChatOperation)[]).flatMap((op
 
 describe(`isolation, ${cells.length} cells`, () => {
   test.each(cells)("$operation, $state: $outcome", async ({ operation, state, outcome }) => {
-    const things = await prepare(state);
+    const things = await prepare(state, operation);
     const { path, body } = rows[operation].ask(things);
     const answer = await server.send(routes[operation].method, path, body);
     const text = answer.json === undefined ? "" : JSON.stringify(answer.json);

@@ -15,6 +15,7 @@ import { contractRoutes } from "./contract-routes.ts";
 import { download } from "./runs/downloads.ts";
 import { studioRoutes } from "./studio/page.ts";
 import type { SignIn } from "./studio/sign-in.ts";
+import { traceIngestRoute } from "./traces/trace-ingest.ts";
 
 /** A request to a route that needs no key. */
 export type OpenCall = Omit<Call, "caller">;
@@ -42,6 +43,8 @@ export interface KeyRoute extends AnyRoute {
   readonly credential: (request: Request) => Credential;
   /** Whether a signed-in browser may call it with its cookie. */
   readonly acceptsCookie: boolean;
+  /** Whether a server without configured keys accepts a request without a key. @defaultValue false */
+  readonly keyIsOptional?: boolean;
   /** Decodes and checks the parameters. @defaultValue `answer` checks them itself */
   readonly validate?: (call: Call) => unknown;
   readonly answer: (call: Call, input: unknown) => Promise<Response> | Response;
@@ -73,6 +76,7 @@ export function createRouteTable(options: RouteTableOptions): RouteTable {
   const contract = contractRoutes(options);
   const page = studioRoutes({ studio, signIn, hasModels: api.models.size > 0 });
   const chat = chatRoutesOf(api);
+  const traces = traceIngestRoute(api);
   return (request, url, surface) => {
     const { pathname: path } = url;
     const found =
@@ -81,7 +85,9 @@ export function createRouteTable(options: RouteTableOptions): RouteTable {
           contract(request.method, path) ??
           page(request.method, path) ??
           downloads(api, request.method, path))
-        : chat(request.method, path);
+        : surface === "otlp" || surface === "otlp-json"
+          ? traces(request.method, path)
+          : chat(request.method, path);
     return found ?? unknownRoute(surface === "tinker" ? keyCredential : chatCredential);
   };
 }

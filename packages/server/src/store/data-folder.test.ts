@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { FakeClock } from "@tinklet/wire/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { passBytes, TestServer } from "../testing/test-server.ts";
+import { chatExport } from "../testing/trace-exports.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import { openStore } from "./store.ts";
 
@@ -256,4 +257,22 @@ test("lost/ is pruned only if it is chosen, and by age if one is given", async (
   expect(existsSync(join(dataDir, "lost", "x", "weights"))).toBe(true);
   expect(await folder.prune({ lost: true })).toMatchObject({ lost: ["x"], bytes: 1000 });
   expect(await readdir(join(dataDir, "lost"))).toEqual([]);
+});
+
+test("traces are pruned only if they are chosen, and by age if one is given; their size is a kind of its own", async () => {
+  const dataDir = await newFolder();
+  const clock = new FakeClock();
+  const server = await TestServer.open({ dataDir, clock });
+  await server.post("/v1/traces", chatExport([{ prompt: "old" }]));
+  clock.jump(10_000);
+  const between = clock.now();
+  await server.post("/v1/traces", chatExport([{ prompt: "new" }, { prompt: "newer" }]));
+  await server.close();
+  const folder = await opened(dataDir);
+  expect((await folder.use()).kinds).toContainEqual({ kind: "traces", count: 3, bytes: expect.any(Number) });
+  expect(await folder.prune({ unusedSince: Number.MAX_SAFE_INTEGER })).toMatchObject({ traces: 0 });
+  expect(await folder.plan({ traces: true })).toMatchObject({ traces: 3, bytes: expect.any(Number) });
+  expect(await folder.prune({ traces: true, unusedSince: between })).toMatchObject({ traces: 1 });
+  expect(await folder.prune({ traces: true })).toMatchObject({ traces: 2 });
+  expect((await folder.use()).kinds.map(({ kind }) => kind)).not.toContain("traces");
 });

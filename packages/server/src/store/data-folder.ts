@@ -9,6 +9,7 @@ import { systemClock } from "@tinklet/wire/clock";
 import { bytesOfItems, type DataUse, dataUse, type FolderItem, lostItems } from "./files/data-use.ts";
 import { hasRun, type PrunedRows, type PruneOutcome, pruneRows } from "./prune.ts";
 import { openStore, type Store } from "./store.ts";
+import { expireTraces, type TracesUse, tracesUse } from "./tables/traces.ts";
 
 /** What to delete. */
 export interface PruneChoice {
@@ -18,12 +19,16 @@ export interface PruneChoice {
   readonly run?: string | undefined;
   /** Checkpoints of steps of runs that have a final one, and the leftovers of ended sessions. */
   readonly steps?: boolean | undefined;
+  /** Traces of all tenants, with their ratings: all of them, or with `unusedSince` those without a newer span. */
+  readonly traces?: boolean | undefined;
   /** The folders in `lost/`: all of them, or with `unusedSince` the older ones. */
   readonly lost?: boolean | undefined;
 }
 
 /** What a deletion removes. */
 export interface PrunePlan extends PruneOutcome {
+  /** Number of traces. */
+  readonly traces: number;
   /** Names of the folders to delete from `lost/`. */
   readonly lost: readonly string[];
 }
@@ -72,16 +77,18 @@ export async function openDataFolder(
     plan: async (choice) => {
       const which = rowsOf(choice);
       const outcome = which === undefined ? nothing : await dryRun(store, which, now());
-      return withLost(outcome, await chosenLost(dataDir, choice));
+      return withOthers(outcome, chosenTraces(store, choice), await chosenLost(dataDir, choice));
     },
     prune: async (choice) => {
       const which = rowsOf(choice);
       const lost = await chosenLost(dataDir, choice);
+      const traces = chosenTraces(store, choice);
       const outcome = which === undefined ? nothing : await store.db.write((sql) => pruneRows(sql, which, now()));
+      if (traces.count > 0) await deleteTraces(store, choice);
       await store.collect();
       await store.db.write((sql) => sql.all("PRAGMA incremental_vacuum"));
       for (const { name } of lost) await rm(join(dataDir, "lost", name), { recursive: true, force: true });
-      return withLost(outcome, lost);
+      return withOthers(outcome, traces, lost);
     },
     close: () => store.close(),
   };
@@ -96,11 +103,25 @@ const rowsOf = ({ run, steps, unusedSince }: PruneChoice): PrunedRows | undefine
 const chosenLost = async (dataDir: string, { lost, unusedSince = Infinity }: PruneChoice): Promise<FolderItem[]> =>
   lost === true ? (await lostItems(dataDir)).filter(({ changedAt }) => changedAt < unusedSince) : [];
 
-const withLost = (outcome: PruneOutcome, lost: readonly FolderItem[]): PrunePlan => ({
+const withOthers = (outcome: PruneOutcome, traces: TracesUse, lost: readonly FolderItem[]): PrunePlan => ({
   ...outcome,
+  traces: traces.count,
   lost: lost.map(({ name }) => name),
-  bytes: outcome.bytes + bytesOfItems(lost),
+  bytes: outcome.bytes + traces.bytes + bytesOfItems(lost),
 });
+
+const chosenTraces = (store: Store, { traces, unusedSince }: PruneChoice): TracesUse =>
+  traces === true ? tracesUse(store.db.sql, unusedSince) : { count: 0, bytes: 0 };
+
+/** Traces per transaction. */
+const tracesPerWrite = 200;
+
+async function deleteTraces(store: Store, { unusedSince = Number.MAX_SAFE_INTEGER }: PruneChoice): Promise<void> {
+  for (;;) {
+    const { count } = await store.db.write((sql) => expireTraces(sql, unusedSince, tracesPerWrite));
+    if (count < tracesPerWrite) return;
+  }
+}
 
 /** The outcome of a deletion that is rolled back, which gives exactly what it would free. */
 async function dryRun(store: Store, which: PrunedRows, now: number): Promise<PruneOutcome> {

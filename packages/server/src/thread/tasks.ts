@@ -5,6 +5,7 @@ import { CustomLossError } from "../custom-loss/custom-loss-error.ts";
 import { type ReadLoss, readLoss } from "../custom-loss/read-loss.ts";
 import { type LossInput, type LossOfDatum, runLoss } from "../custom-loss/run-loss.ts";
 import { chatTasks } from "./chat-tasks.ts";
+import { traceTasks } from "./trace-tasks.ts";
 
 /** A tensor of a datum as received, perhaps sparse. Plain data: a message to a thread carries no methods. */
 export type SentTensor = Parameters<typeof TensorData.ofParts>[0];
@@ -40,6 +41,7 @@ function lossOf(body: string): ReadLoss {
 
 export const tasks = {
   ...chatTasks,
+  ...traceTasks,
 
   /** The names of a loss's inputs. @throws CustomLossError when the loss is invalid */
   readLoss: (body: string): readonly string[] => lossOf(body).inputs.map(({ name }) => name),

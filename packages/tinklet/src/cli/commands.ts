@@ -11,7 +11,7 @@ export interface Listed {
 
 const start = "Start here";
 const train = "Train and sample";
-const manage = "Manage runs and checkpoints";
+const manage = "Manage runs, checkpoints and traces";
 const tool = "The tool itself";
 
 export const commandTable: readonly Listed[] = [
@@ -202,6 +202,36 @@ export const commandTable: readonly Listed[] = [
     load: async () => (await import("./commands/session.ts")).sessionExportTrace,
   },
   {
+    words: ["traces", "list"],
+    about: "list traces that programs exported to the server",
+    section: manage,
+    load: async () => (await import("./commands/traces.ts")).tracesList,
+  },
+  {
+    words: ["traces", "show"],
+    about: "show the conversations of a trace",
+    section: manage,
+    load: async () => (await import("./commands/traces.ts")).tracesShow,
+  },
+  {
+    words: ["traces", "rate"],
+    about: "rate or correct an answer",
+    section: manage,
+    load: async () => (await import("./commands/traces.ts")).tracesRate,
+  },
+  {
+    words: ["traces", "export"],
+    about: "write traces as training data: JSONL for train, pairs for DPO",
+    section: manage,
+    load: async () => (await import("./commands/traces.ts")).tracesExport,
+  },
+  {
+    words: ["traces", "delete"],
+    about: "permanently delete traces",
+    section: manage,
+    load: async () => (await import("./commands/traces.ts")).tracesDelete,
+  },
+  {
     words: ["billing", "usage"],
     about: "show usage by the hour",
     section: manage,
@@ -233,7 +263,7 @@ export const commandTable: readonly Listed[] = [
   },
   {
     words: ["data", "prune"],
-    about: "permanently delete old runs from the data folder",
+    about: "permanently delete old runs and traces from the data folder",
     section: manage,
     load: async () => (await import("./commands/data.ts")).dataPrune,
   },

@@ -69,6 +69,11 @@ export class Reader {
     return exact(this.#varint64());
   }
 
+  /** An unsigned integer of eight bytes. */
+  fixed64(): Int64 {
+    return exact(this.#view.getBigUint64(this.#take(8), true));
+  }
+
   float(): number {
     return this.#view.getFloat32(this.#take(4), true);
   }
@@ -294,6 +299,11 @@ export class Writer {
     let rest = BigInt.asUintN(64, BigInt(value));
     for (; rest >= 0x80n; rest >>= 7n) this.bytes[this.#position++] = Number(rest & 0x7fn) | 0x80;
     this.bytes[this.#position++] = Number(rest);
+  }
+
+  fixed64(value: Int64): void {
+    this.#view.setBigUint64(this.#position, BigInt.asUintN(64, BigInt(value)), true);
+    this.#position += 8;
   }
 
   float(value: number): void {

@@ -52,6 +52,15 @@ import { GetServerCapabilitiesResponse, HealthResponse } from "../messages/sessi
 import { FinishSessionRequest, SessionSearchRequest, SessionSearchResponse } from "../messages/session-search.ts";
 import { TelemetryResponse, TelemetrySendRequest } from "../messages/telemetry.ts";
 import { TokenizerFilesQuery, TokenizerFilesResponse } from "../messages/tokenizer.ts";
+import {
+  ExportTracesRequest,
+  ExportTracesResponse,
+  GetTraceResponse,
+  ListTracesQuery,
+  ListTracesResponse,
+  RateTraceRequest,
+  RateTraceResponse,
+} from "../messages/traces.ts";
 import { UnloadModelRequest } from "../messages/training.ts";
 import { ForwardRequest } from "../messages/training-json.ts";
 import { date } from "../schema/dates.ts";
@@ -229,5 +238,16 @@ export const restRoutes = {
     { pool: "rest", since: "tinklet" },
     EvaluationQuery,
   ),
+  listTraces: get("/tinklet/traces", ListTracesResponse, { pool: "rest", since: "tinklet" }, ListTracesQuery),
+  getTrace: get("/tinklet/traces/{traceId}", GetTraceResponse, { pool: "rest", since: "tinklet" }),
+  rateTrace: post("/tinklet/traces/{traceId}/rating", RateTraceRequest, RateTraceResponse, {
+    pool: "rest",
+    since: "tinklet",
+  }),
+  deleteTrace: route("DELETE", "/tinklet/traces/{traceId}", {}, { pool: "rest", since: "tinklet" }),
+  exportTraces: post("/tinklet/traces/export", ExportTracesRequest, ExportTracesResponse, {
+    pool: "rest",
+    since: "tinklet",
+  }),
   importAdapter: route("POST", "/tinklet/import_adapter", {}, { pool: "rest", carries: "adapter", since: "tinklet" }),
 } as const;

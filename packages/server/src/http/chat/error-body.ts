@@ -22,7 +22,24 @@ const anthropicTypes: Readonly<Record<number, string>> = {
   507: "api_error",
 };
 
-/** The body of an error. */
+/** Codes of `google.rpc.Status`, which OTLP's errors have. */
+const rpcCodes: Readonly<Record<number, number>> = {
+  400: 3,
+  401: 16,
+  403: 7,
+  404: 5,
+  408: 4,
+  413: 8,
+  415: 3,
+  422: 3,
+  429: 8,
+  500: 13,
+  503: 14,
+  507: 8,
+};
+const rpcUnknown = 2;
+
+/** The body of an error, as an object; `otlp` sends it as protobuf. */
 export function errorBody(surface: Surface, { status, code, detail, param, details }: Problem): object {
   switch (surface) {
     case "tinker":
@@ -42,6 +59,9 @@ export function errorBody(surface: Surface, { status, code, detail, param, detai
         detail,
         code,
       };
+    case "otlp":
+    case "otlp-json":
+      return { code: rpcCodes[status] ?? rpcUnknown, message: detail };
     default:
       return surface satisfies never;
   }

@@ -2,14 +2,14 @@
 import { decodePathPart } from "@tinklet/wire";
 import type { Call } from "../api.ts";
 
-/** The API that a path belongs to; it determines the form of errors. */
-export type Surface = "tinker" | "openai" | "anthropic";
+/** The API that a request belongs to; it determines the form of errors. OTLP has one for each of its content types. */
+export type Surface = "tinker" | "openai" | "anthropic" | "otlp" | "otlp-json";
 
 export interface ChatRoute {
   readonly method: "GET" | "POST" | "DELETE";
   /** Below each prefix of the surface. A last part such as `{model}` matches the rest of the path. */
   readonly path: string;
-  readonly surface: Exclude<Surface, "tinker">;
+  readonly surface: "openai" | "anthropic";
 }
 
 /** The paths of each API. OpenAI's has a second one, for tools in which `/v1` cannot be changed. */

@@ -10,7 +10,7 @@ import { unlessMissing } from "./file-store.ts";
 /**
  * `caches`: imported adapters; `states`: snapshots of models in training; `samplers`: weights saved without a name; `pending_requests`:
  * payloads of unfinished requests; `replay`: payloads of requests after the last snapshot of their model; `results`: results that clients
- * may still retrieve; `database`: the rest of the database; `lost`: folders without a row in the database; `other`: files that do not
+ * may still retrieve; `traces`: spans that programs exported; `database`: the rest of the database; `lost`: folders without a row in the database; `other`: files that do not
  * belong to the server.
  */
 export type DataKind =
@@ -21,6 +21,7 @@ export type DataKind =
   | "pending_requests"
   | "replay"
   | "results"
+  | "traces"
   | "database"
   | "lost"
   | "other";
@@ -88,7 +89,8 @@ export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
   const pending = blobs("payload", "state = 'pending'");
   const replay = blobs("payload", "payload IS NOT NULL AND state <> 'pending'");
   const results = blobs("result", "result IS NOT NULL");
-  const inRequests = pending.bytes + replay.bytes + results.bytes;
+  const traces = one("SELECT COUNT(*) AS count, COALESCE(SUM(bytes), 0) AS bytes FROM traces");
+  const inRows = pending.bytes + replay.bytes + results.bytes + traces.bytes;
   const lost = await lostItems(dataDir);
   const other = await itemsOf(dataDir, (name) => !isOfStore(name));
   const ofCheckpoint = "EXISTS (SELECT 1 FROM checkpoints WHERE files_id = files.id)";
@@ -109,7 +111,8 @@ export async function dataUse(sql: Sql, dataDir: string): Promise<DataUse> {
     { kind: "pending_requests", ...pending },
     { kind: "replay", ...replay },
     { kind: "results", ...results },
-    { kind: "database", count: 1, bytes: Math.max(0, disk.databaseBytes - inRequests) },
+    { kind: "traces", ...traces },
+    { kind: "database", count: 1, bytes: Math.max(0, disk.databaseBytes - inRows) },
     { kind: "lost", count: lost.length, bytes: bytesOfItems(lost) },
     { kind: "other", count: other.length, bytes: bytesOfItems(other) },
   ];

@@ -58,10 +58,15 @@ export function releaseEnded(
 }
 
 /** What a server deletes by itself, and when, for people. */
-export function retentionText({ samplerTtlMs }: Pick<Limits, "samplerTtlMs">): string {
+export function retentionText({
+  samplerTtlMs,
+  traceTtlMs,
+  spansPerTenant,
+}: Pick<Limits, "samplerTtlMs" | "traceTtlMs" | "spansPerTenant">): string {
   const days = (ms: number) => `${Number((ms / day).toPrecision(2))} day${ms === day ? "" : "s"}`;
   return (
     "Deleted without being asked: weights saved for sampling without a name and training states when their session ends " +
-    `(or after ${days(samplerTtlMs)} and ${days(stateSilenceMs)} without a request), fetched results after 1 day. Checkpoints stay.`
+    `(or after ${days(samplerTtlMs)} and ${days(stateSilenceMs)} without a request), fetched results after 1 day, traces ` +
+    `after ${days(traceTtlMs)} or beyond ${Math.round(spansPerTenant.bytes / 2 ** 20)} MiB of a key. Checkpoints stay.`
   );
 }

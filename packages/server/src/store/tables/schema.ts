@@ -233,6 +233,72 @@ export const migrations: readonly string[] = [
   ALTER TABLE models ADD COLUMN name TEXT;
   CREATE INDEX models_name ON models (tenant, name) WHERE name IS NOT NULL;
   `,
+  `
+  -- Traces of programs that use models (OTLP). Lists of models and tools have a line break before and after each name. The columns from
+  -- started_at to answer_at summarize the spans; seen_at is the time at which the last one arrived.
+  CREATE TABLE traces (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    trace_id TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    spans INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    service TEXT,
+    models TEXT NOT NULL,
+    tools TEXT NOT NULL,
+    error TEXT,
+    prompt TEXT,
+    answer TEXT,
+    answer_at INTEGER,
+    rating INTEGER,
+    is_rated INTEGER NOT NULL DEFAULT 0,
+    seen_at INTEGER NOT NULL,
+    UNIQUE (tenant, trace_id)
+  );
+  CREATE INDEX traces_tenant ON traces (tenant, started_at, id);
+  CREATE INDEX traces_oldest ON traces (tenant, is_rated, seen_at, id);
+  CREATE INDEX traces_seen ON traces (seen_at);
+
+  -- body is JSON: messages, tools, usage, tokens.
+  CREATE TABLE trace_spans (
+    trace INTEGER NOT NULL REFERENCES traces (id),
+    span_id TEXT NOT NULL,
+    parent_id TEXT,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    model TEXT,
+    error TEXT,
+    started_at INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    UNIQUE (trace, span_id)
+  );
+
+  -- Ratings and edits of answers. prompt_key is equal for equal prompts.
+  CREATE TABLE trace_ratings (
+    trace INTEGER NOT NULL REFERENCES traces (id),
+    span_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    rating INTEGER,
+    comment TEXT,
+    answer TEXT,
+    prompt_key TEXT NOT NULL,
+    rated_at INTEGER NOT NULL,
+    PRIMARY KEY (trace, span_id)
+  ) WITHOUT ROWID;
+  CREATE INDEX trace_ratings_prompt ON trace_ratings (tenant, prompt_key);
+
+  -- What each tenant stores, so that an export does not sum all traces.
+  CREATE TABLE trace_totals (
+    tenant TEXT PRIMARY KEY,
+    spans INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+  ) WITHOUT ROWID;
+  `,
 ];
 
 /** The format that this version writes. */

@@ -1,6 +1,7 @@
 /** `data` and `data prune`: shows and reduces the size of the data folder. The server that uses the folder must be stopped. */
 import type { DataFolder, DataKind, PruneChoice, PrunePlan } from "@tinklet/server";
 import { referenceOf } from "@tinklet/wire/run-name";
+import { parseAge } from "../age.ts";
 import type { Command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { confirmed } from "../output/confirm.ts";
@@ -20,6 +21,7 @@ const kindNames: Readonly<Record<DataKind, string>> = {
   replay: "payloads kept to bring models back",
   results: "results that may still be fetched",
   database: "database, the rest",
+  traces: "traces",
   lost: "lost/: unknown to the database",
   other: "other files",
 };
@@ -83,7 +85,7 @@ export const data: Command = {
 };
 
 export const dataPrune: Command = {
-  usage: "data prune [--steps | --older-than AGE | --run RUN | --lost] [--dry-run] [--yes]",
+  usage: "data prune [--steps | --older-than AGE | --run RUN | --traces | --lost] [--dry-run] [--yes]",
   about:
     "Permanently deletes data from the data folder on this machine: lists what will be deleted and how much space that frees, and\n" +
     "asks. Without a choice it lists what --steps would delete, and deletes nothing. Published checkpoints and runs with unfinished\n" +
@@ -99,6 +101,7 @@ export const dataPrune: Command = {
       about: "runs and samplers that were not used for this time: 12h, 7d or 4w",
     },
     run: { type: "string", value: "RUN", about: "this run only, by name or id" },
+    traces: { type: "boolean", about: "traces, with their ratings; with --older-than only older ones" },
     lost: { type: "boolean", about: "the files in lost/; with --older-than only older ones" },
     "dry-run": { type: "boolean", about: "list what would be deleted, and delete nothing" },
     yes: { type: "boolean", short: "y", about: "do not ask" },
@@ -128,7 +131,8 @@ export const dataPrune: Command = {
 
 /** Without a choice nothing is deleted. */
 const isDryRun = (input: Input): boolean =>
-  input.flag("dry-run") || !["steps", "lost", "older-than", "run"].some((name) => input.flag(name) || input.text(name));
+  input.flag("dry-run") ||
+  !["steps", "traces", "lost", "older-than", "run"].some((name) => input.flag(name) || input.text(name));
 
 /** Prints what would be deleted. */
 function listed(context: Context, plan: PrunePlan, items: readonly string[], frees: string, wasAsked: boolean): number {
@@ -147,28 +151,24 @@ function listed(context: Context, plan: PrunePlan, items: readonly string[], fre
 const finishThem = "a server that is started on the folder finishes them.";
 
 function chosen(input: Input): PruneChoice {
-  const [olderThan, run, lost] = [input.text("older-than"), input.text("run"), input.flag("lost")];
-  const steps = input.flag("steps") || (olderThan === undefined && run === undefined && !lost);
-  if (run !== undefined && (olderThan !== undefined || lost || input.flag("steps")))
-    throw new UsageError("--run goes without --steps, --older-than and --lost");
+  const [olderThan, run] = [input.text("older-than"), input.text("run")];
+  const [lost, traces] = [input.flag("lost"), input.flag("traces")];
+  const steps = input.flag("steps") || (olderThan === undefined && run === undefined && !lost && !traces);
+  if (run !== undefined && (olderThan !== undefined || lost || traces || input.flag("steps")))
+    throw new UsageError("--run goes without --steps, --older-than, --traces and --lost");
   if (olderThan !== undefined && input.flag("steps"))
     throw new UsageError("--steps goes without --older-than, which deletes whole runs");
-  return { run, lost, steps, unusedSince: olderThan === undefined ? undefined : Date.now() - age(olderThan) };
-}
-
-const hourMs = 3_600_000;
-const ages: Readonly<Record<string, number>> = { h: hourMs, d: 24 * hourMs, w: 7 * 24 * hourMs };
-
-/** `12h`, `7d`, `4w` in milliseconds. */
-function age(text: string): number {
-  const [, count, unit = ""] = /^(\d{1,6})([hdw])$/.exec(text.trim()) ?? [];
-  const each = ages[unit];
-  if (each === undefined) throw new UsageError(`--older-than must be an age such as 12h, 7d or 4w, not "${text}"`);
-  return Number(count) * each;
+  return {
+    run,
+    lost,
+    traces,
+    steps,
+    unusedSince: olderThan === undefined ? undefined : Date.now() - parseAge("older-than", olderThan),
+  };
 }
 
 /** One line for each item that will be deleted. */
-function described({ runs, steps, samplers, states, lost }: PrunePlan): string[] {
+function described({ runs, steps, samplers, states, traces, lost }: PrunePlan): string[] {
   return [
     ...runs.map(({ runId, name, checkpoints, published, lastUsedAt }) => {
       const stays = published === 0 ? "" : `; published and kept: ${published}`;
@@ -180,6 +180,7 @@ function described({ runs, steps, samplers, states, lost }: PrunePlan): string[]
     ),
     ...(states === 0 ? [] : [`${counted(states, "state")} of models whose session has ended`]),
     ...(samplers === 0 ? [] : [`${counted(samplers, "sampler")} without a name`]),
+    ...(traces === 0 ? [] : [counted(traces, "trace")]),
     ...lost.map((name) => `lost/${name}`),
   ];
 }
@@ -208,6 +209,7 @@ function report(
     })),
     deleted_states: plan?.states ?? 0,
     deleted_samplers: plan?.samplers ?? 0,
+    deleted_traces: plan?.traces ?? 0,
     deleted_lost: plan?.lost ?? [],
     kept_busy: plan?.busy ?? [],
     freed_bytes: freedBytes,
