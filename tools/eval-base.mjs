@@ -1,7 +1,8 @@
 // `npm run eval:base -- [FILE] [--model FOLDER]`: what the bundled model (or one rebuilt into FOLDER) can do, measured through
 // our own engine: held-out perplexity per token and bits per byte by domain (the latter can be compared across tokenizers),
-// additions by size, chat form, repetition, fifty fixed prompts, fifty stories. Prints a table and writes everything, outputs
-// included, to FILE. tools/pretrain/evaluate.py asks the same of transformers; the two should agree within sampling noise.
+// additions by size, chat form, repetition, fifty fixed prompts, fifty stories, and what eval-base-abilities.mjs measures: everyday
+// questions, instructions, tool calls, JSON by schema, a support fine-tune. Prints a table and writes everything, outputs included, to
+// FILE. tools/pretrain/evaluate.py asks transformers all but the last five; the two should agree within sampling noise.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -9,6 +10,7 @@ import { modelPath } from "@tinklet/base-model";
 import { openEngine } from "@tinklet/engine";
 import { seededRandom } from "@tinklet/wire/entropy";
 import { perplexity } from "../bench/base-model/recipes.mjs";
+import { abilities, abilityRows } from "./eval-base-abilities.mjs";
 import {
   complete as completeWith,
   END_OF_TEXT,
@@ -21,7 +23,8 @@ const { values, positionals } = parseArgs({ allowPositionals: true, options: { m
 const near = (path) => fileURLToPath(new URL(path, import.meta.url));
 const readJson = (path) => JSON.parse(readFileSync(near(path), "utf8"));
 
-const engine = await openEngine(values.model ?? modelPath, { onNotice: console.error });
+const folder = values.model ?? modelPath;
+const engine = await openEngine(folder, { onNotice: console.error });
 const { ask, plain } = promptsFor(engine);
 const complete = (prompts, options) => completeWith(engine, prompts, options);
 
@@ -104,6 +107,7 @@ results.repetition = repetition(outputs.map(({ text }) => text).filter((text) =>
 const openings = readJson("pretrain/story-openings.json");
 const told = await complete(await Promise.all(openings.map(plain)), { maxTokens: 320, temperature: 0.6, seed: 200 });
 results.stories = openings.map((opening, i) => opening + told[i].text);
+results.abilities = await abilities(engine, folder);
 
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 console.log("| measure | value |\n|---|---|");
@@ -114,5 +118,6 @@ for (const [domain, value] of Object.entries(results.heldout)) {
 for (const [name, share] of Object.entries(results.additions))
   console.log(`| additions: ${name} | ${percent(share)} |`);
 console.log(`| chat form kept | ${percent(results.chatForm)} |\n| repeated 4-grams | ${percent(results.repetition)} |`);
+for (const row of abilityRows(results.abilities)) console.log(`| ${row.join(" | ")} |`);
 if (positionals[0] !== undefined) writeFileSync(positionals[0], `${JSON.stringify(results, null, 1)}\n`);
 await engine.close();

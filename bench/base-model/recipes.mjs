@@ -30,14 +30,14 @@ export const shuffled = (items, random) => {
   return copy;
 };
 
-const encodePair = async (engine, messages) => {
+export const encodePair = async (engine, messages) => {
   const prompt = await engine.tokenizer.applyChatTemplate(messages.slice(0, -1), { addGenerationPrompt: true });
   const answer = await engine.tokenizer.encode(messages.at(-1).content, { addSpecialTokens: false });
   return { prompt, answer: [...answer, IM_END] };
 };
 
 /** Cross entropy on the answer alone. */
-const supervised = ({ prompt, answer }) => {
+export const supervised = ({ prompt, answer }) => {
   const all = [...prompt, ...answer];
   const weights = all.slice(1).map((_, i) => (i >= prompt.length - 1 ? 1 : 0));
   return {
