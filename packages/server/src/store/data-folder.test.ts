@@ -1,6 +1,6 @@
 /** Maintenance of a data folder: the reported use is complete, and pruning deletes only what was chosen. */
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FakeClock } from "@tinklet/wire/testing";
@@ -244,6 +244,25 @@ test("prunes checkpoints of steps: only those of complete runs, and never best, 
     ...["weights/best", "weights/final", "weights/mine"],
   ]);
 });
+
+test.skipIf(process.platform === "win32")(
+  "what a link in the place of lost/ points to is not deleted, nor what links in lost/ point to",
+  async () => {
+    const dataDir = await newFolder();
+    await (await TestServer.open({ dataDir })).close();
+    const mine = await newFolder();
+    await writeFile(join(mine, "thesis"), "x");
+    const folder = await opened(dataDir);
+    await symlink(mine, join(dataDir, "lost"));
+    expect(await folder.prune({ lost: true })).toMatchObject({ lost: [] });
+    expect(await readdir(mine)).toEqual(["thesis"]);
+    await rm(join(dataDir, "lost"));
+    await mkdir(join(dataDir, "lost"));
+    await symlink(mine, join(dataDir, "lost", "x"));
+    expect(await folder.prune({ lost: true })).toMatchObject({ lost: ["x"] });
+    expect([await readdir(join(dataDir, "lost")), await readdir(mine)]).toEqual([[], ["thesis"]]);
+  },
+);
 
 test("lost/ is pruned only if it is chosen, and by age if one is given", async () => {
   const dataDir = await newFolder();

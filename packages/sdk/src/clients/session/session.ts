@@ -508,10 +508,10 @@ export class Session {
   }
 }
 
-/** Whether the server says that the session no longer exists. */
+/** Whether the server says that the session no longer exists. The word may also be a part of a checkpoint's or a model's name. */
 const isEnded = (error: unknown): boolean =>
   error instanceof APIStatusError &&
-  (error.status === 410 || (error.status === 404 && /\bsession\b/i.test(error.message)));
+  (error.status === 410 || (error.status === 404 && /(?<![\w/:."'`-])session(?![\w/:"'`-])/i.test(error.message)));
 
 /** `TINKER_TAGS` as the Python SDK reads it: set but empty is one empty tag. */
 function sessionTags(option: readonly string[] | undefined): ReadonlySet<string> {

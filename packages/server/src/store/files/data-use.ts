@@ -140,8 +140,12 @@ const runData = (sql: Sql): RunData[] =>
     importedBy,
   );
 
-/** The folders in `lost/`. */
-export const lostItems = (dataDir: string): Promise<FolderItem[]> => itemsOf(join(dataDir, "lost"), () => true);
+/** The folders in `lost/`; none if it is a link, because what it points to is not of the store and must not be deleted. */
+export async function lostItems(dataDir: string): Promise<FolderItem[]> {
+  const folder = join(dataDir, "lost");
+  const found = await lstat(folder).catch(unlessMissing);
+  return found?.isDirectory() === true ? itemsOf(folder, () => true) : [];
+}
 
 export const bytesOfItems = (items: readonly FolderItem[]): number => items.reduce((sum, { bytes }) => sum + bytes, 0);
 

@@ -22,17 +22,21 @@ export class ModelLostError extends TinkerError {
 }
 
 const phrases: readonly (readonly [ModelLoss, RegExp])[] = [
-  ["corrupted", /\bcorrupt/i],
+  ["corrupted", /\b(model|adapter|run)\b[^.]*\bcorrupt|\bcorrupt(ed)? (model|adapter|run)\b/i],
   ["session_ended", /\bsession\b[^.]*\b(ended|finished|expired|closed)\b|\b(no|unknown) session\b/i],
   ["evicted", /\b(evicted|unloaded)\b|\b(no|unknown) (model|sampler)\b|\bmodel\b[^.]*\bnot found\b/i],
 ];
+
+/** A message without what callers choose: a checkpoint may be named "corrupt-session". */
+const ownWords = (message: string): string => message.replace(/tinker:\/\/\S+|"[^"]*"/g, "…");
 
 /** Why the model of a failed call is lost, as far as the error says so; `undefined` if it does not. */
 export function modelLossOf(error: unknown): ModelLoss | undefined {
   if (error instanceof ModelLostError) return error.reason;
   const isGone = error instanceof APIStatusError && (error.status === 404 || error.status === 410);
   if (!isGone && !(error instanceof RequestFailedError)) return undefined;
-  return phrases.find(([, phrase]) => phrase.test(error.message))?.[0];
+  const said = ownWords(error.message);
+  return phrases.find(([, phrase]) => phrase.test(said))?.[0];
 }
 
 /**

@@ -24,6 +24,10 @@ describe("modelLossOf", () => {
     [failed("The sampling session s has ended: save the weights again."), "session_ended"],
     [new ModelLostError("m", "corrupted"), "corrupted"],
     [status(404, "There is no checkpoint tinker://m/weights/a of this key."), undefined],
+    [status(404, "There is no checkpoint tinker://m/weights/corrupt of this key."), undefined],
+    [status(404, "tinker://m/weights/session has expired."), undefined],
+    [status(404, 'There is no checkpoint "model not found" of this key.'), undefined],
+    [failed("The files of the checkpoint a are corrupt."), undefined],
     [status(422, "The model m was unloaded."), undefined],
     [failed("weights: must be finite"), undefined],
     [new Error("The model m was evicted."), undefined],
@@ -189,6 +193,25 @@ describe("recovery of a training client", () => {
     expect(error.message).toContain(field);
     expect(stub.callsOf("createModel")).toHaveLength(0);
   });
+});
+
+it("a checkpoint that does not exist does not end the session, however it is named", async () => {
+  const { service, stub, run } = harness({
+    faults: ({ operation, body }) =>
+      operation === "createSamplingSession"
+        ? {
+            kind: "status",
+            status: 404,
+            body: { detail: `There is no checkpoint ${(body as { modelPath: string }).modelPath} of this key.` },
+          }
+        : undefined,
+  });
+  await run(service.createLoraTrainingClient(model));
+  for (const name of ["session", "session-1", "my.session"]) {
+    const modelPath = `tinker://session-1:train:0/sampler_weights/${name}`;
+    expect(await run(failure(service.createSamplingClient({ modelPath })))).toMatchObject({ status: 404 });
+  }
+  expect(stub.callsOf("createSession")).toHaveLength(1);
 });
 
 it("a client whose session the server has ended opens a new one for the next model and the next sampler", async () => {
