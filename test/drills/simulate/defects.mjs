@@ -73,7 +73,7 @@ const byAuthor = [
     name: "replay-skips-steps",
     does: "a model that is restored does not run its optimizer steps again",
     file: `${server}/queue/training/model-runner.ts`,
-    find: "        await this.#timed(() => engine.optimStep(adapter, optimParams(payload)));\n        this.#gradientsClean = true;\n        this.#meter.reset();",
+    find: "        await this.#timed(engine.optimStep(adapter, optimParams(payload)));\n        this.#gradientsClean = true;\n        this.#meter.reset();",
     replace: "        this.#gradientsClean = true;\n        this.#meter.reset();",
   },
   {

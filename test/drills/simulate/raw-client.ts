@@ -190,10 +190,15 @@ export async function rawClient({
         const config = { loss_fn: "custom", loss_fn_config: { loss_id: made.lossId } };
         const extra = random.chance(0.5) ? { extra: { data: [1, 2], dtype: "float32" } } : {};
         if (random.chance(0.2)) {
-          // A tensor that is much larger when it is dense.
+          // Tensors that are much larger when they are dense: one, or all of a batch together.
+          const [columns, count] = random.pick([
+            [1_000_000_000, 1],
+            [1_000_000, 20],
+          ] as const);
           const sparse = { data: [3], dtype: "int64", sparse_crow_indices: [0, 1], sparse_col_indices: [0] };
-          const wide = { target_tokens: { ...sparse, shape: [1, 1_000_000_000] } };
-          return done("forward_backward", backward(pass([datum(wide)], config)), "ForwardBackward", signal);
+          const wide = datum({ target_tokens: { ...sparse, shape: [1, columns] } });
+          const data = Array.from({ length: count }, () => wide);
+          return done("forward_backward", backward(pass(data, config)), "ForwardBackward", signal);
         }
         if (random.chance(0.3))
           return done(

@@ -192,7 +192,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
     hasTokenizer,
     maxDiskBytes: () => (isSmallDisk && !isHealthy() ? smallDiskBytes : largeDisk),
     hasOther: () => {
-      isOtherMissing = hasOther && !isHealthy() && host.crashes > 0 && fate.chance(0.5);
+      isOtherMissing = hasOther && !isHealthy() && host.crashes > 0 && fate.chance(0.6);
       return hasOther && !isOtherMissing;
     },
     threadDeaths: () => (isHealthy() ? 0 : threadDeaths),
@@ -241,7 +241,7 @@ export async function simulate(seed: number, folder: string, everyLine?: (line: 
   work.start();
 
   // Crashes come between two events: at every await there is one.
-  let crashesLeft = fate.pick([0, 1, 1, 2, 3]);
+  let crashesLeft = hasOther ? 3 : fate.pick([0, 1, 1, 2, 3]);
   let crashAtEvent = scheduler.count + fate.below(600);
   const crash = () => {
     if (isHealthy() || crashesLeft === 0 || !host.isRunning) return;

@@ -107,6 +107,9 @@ const maxEngineDeaths = 2;
 /** The queue of a stored sample: one per sampling session, and one per tenant for samples without a session. */
 const queueIdOf = (job: Job): string => job.samplerId ?? `tenant:${job.tenant}`;
 
+/** Requests that an older release stored may lack the number. */
+const sequencesOf = ({ resolvedParams }: Job): number => resolvedParams.sequences ?? 1;
+
 export class SampleRunner {
   readonly #options: SampleRunnerOptions;
   readonly #shares = new FairShare();
@@ -143,9 +146,9 @@ export class SampleRunner {
   }
 
   add(job: Job): void {
-    const { id, tenant, tokens, resolvedParams } = job;
+    const { id, tenant, tokens } = job;
     const run: QueuedSample["run"] = (charge) => this.#run(job, charge);
-    this.#enqueue({ id, tenant, queueId: queueIdOf(job), tokens, sequences: resolvedParams.sequences ?? 1, run });
+    this.#enqueue({ id, tenant, queueId: queueIdOf(job), tokens, sequences: sequencesOf(job), run });
   }
 
   /** Adds a transient sample and resolves with its result. Its signal ends it, waiting or running. */
@@ -303,15 +306,14 @@ export class SampleRunner {
       const outcome = await this.#execute(job, stop.signal);
       result = { ok: true, value: outcome };
       const tokens = outcome.usage?.sampling_sample ?? 0;
-      this.#decodeRate.add(tokens / (job.resolvedParams.sequences ?? 1), clock.monotonic() - started);
+      this.#decodeRate.add(tokens / sequencesOf(job), clock.monotonic() - started);
       charge(tokens);
       context.onPoint?.("execute.after");
     } catch (error) {
       // The engine may die at the same time; a cancelled sample must not run again.
       result = { ok: false, error: stop.signal.aborted ? stop.signal.reason : error };
       // The number of tokens that a cancelled sample has decoded is unknown: estimated from the average decode rate.
-      if (stop.signal.aborted)
-        charge(this.#decodeRate.tokensIn(clock.monotonic() - started) * (job.resolvedParams.sequences ?? 1));
+      if (stop.signal.aborted) charge(this.#decodeRate.tokensIn(clock.monotonic() - started) * sequencesOf(job));
     }
     this.#running.delete(job);
     if (!result.ok) context.store.running.end(job.id);
