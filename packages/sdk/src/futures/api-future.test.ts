@@ -129,6 +129,19 @@ describe("M-505: cancellation", () => {
     expect((await failure(future)).name).toBe("AbortError");
   });
 
+  it("given up by the client is a failure and no abort: the work ends, the error is the reason", async () => {
+    const { open, logger, clock } = setup();
+    const { future, signal, state } = open();
+    const error = new Error("no progress");
+    state.giveUp?.(error);
+    await macrotask();
+    expect([signal.reason, future.aborted, future.phase]).toEqual([error, false, "failed"]);
+    // Unlike an abort, it is logged if the call is not awaited.
+    await clock.advance(0);
+    expect(logger.lines).toEqual(["error: [tinklet] OptimStep failed and is not awaited: no progress"]);
+    await expect(future).rejects.toBe(error);
+  });
+
   it("obeys the caller's signal, aborted before or after", async () => {
     const { start, open } = setup();
     const controller = new AbortController();

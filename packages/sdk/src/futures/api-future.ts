@@ -70,6 +70,8 @@ export class FutureState implements PollProgress {
   }
 
   onSubmitted: (() => void) | undefined = undefined;
+  /** Ends the call with an error of the client, which is a failure and no abort. Set by the future. */
+  giveUp: ((error: Error) => void) | undefined = undefined;
 }
 
 /** Dependencies shared by all futures of a session. */
@@ -113,6 +115,7 @@ export class APIFuture<T> implements Promise<T> {
   readonly #startedAtMs: number;
   #endedAtMs: number | undefined;
   #acknowledged: Promise<Acknowledgement> | undefined;
+  #gaveUp = false;
   #observed = false;
   #submissionObserved = false;
 
@@ -121,6 +124,10 @@ export class APIFuture<T> implements Promise<T> {
     this.#context = context;
     this.#state = new FutureState(options.requestType, options.subject, options.metadata);
     this.#startedAtMs = context.clock.monotonic();
+    this.#state.giveUp = (error) => {
+      this.#gaveUp = true;
+      this.#controller.abort(error);
+    };
     const { signal, timeoutMs } = options;
     if (signal?.aborted) this.#controller.abort(signal.reason);
     const forget = onAbort(signal, () => this.#controller.abort(signal?.reason));
@@ -161,7 +168,7 @@ export class APIFuture<T> implements Promise<T> {
 
   /** Whether the call was cancelled, aborted or timed out. @internal */
   get aborted(): boolean {
-    return this.#controller.signal.aborted;
+    return this.#controller.signal.aborted && !this.#gaveUp;
   }
 
   /** The id of the request, after the server has acknowledged it; the first id if the call became several requests. */
@@ -352,7 +359,7 @@ export class APIFuture<T> implements Promise<T> {
 
   #reportLost(error: Error): void {
     const seen = this.#observed || (this.#submissionObserved && this.requestId === undefined);
-    if (seen || this.#controller.signal.aborted) return;
+    if (seen || this.aborted) return;
     this.#context.reporter.log(
       "error",
       `${this.#state.requestType}${this.requestId === undefined ? "" : ` ${this.requestId}`} failed and is not awaited: ${error.message}`,

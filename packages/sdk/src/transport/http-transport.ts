@@ -413,7 +413,8 @@ const isSuccess = ({ status }: HttpResponse) => status >= 200 && status < 300;
 const isRedirect = (response: HttpResponse) =>
   [301, 302, 303, 307, 308].includes(response.status) && response.header("location") !== undefined;
 
-function lowerCased(headers: Readonly<Record<string, string>> = {}): Record<string, string> {
+function lowerCased(headers?: Readonly<Record<string, string>>): Record<string, string> | undefined {
+  if (headers === undefined) return undefined;
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 

@@ -165,6 +165,21 @@ it("M-801: maxSockets.retrieve limits the requests in flight; the others wait fo
   expect(opened.sessions).toBe(2);
 });
 
+it("waits while the server allows no stream, with no more sessions than HTTP/1.1 would have sockets", async () => {
+  const { url, sessions, answerAll, arrived, opened, held } = await serve({ settings: { maxConcurrentStreams: 0 } });
+  const calls = asks(exchange({ retrieve: 2 }), url, 3);
+  await vi.waitFor(() => expect(sessions.size).toBe(2), { interval: 5 });
+  await received(sessions);
+  expect(held).toHaveLength(0);
+  for (const session of sessions) session.settings({ maxConcurrentStreams: 5 });
+  await arrived(2);
+  answerAll();
+  await arrived(1);
+  answerAll();
+  expect(await Promise.all(calls)).toHaveLength(3);
+  expect(opened.sessions).toBe(2);
+});
+
 it("a server without HTTP/2 gets one request per HTTP/1.1 socket", async () => {
   const { url, held, answerAll, arrived, opened } = await serve({ http1Only: true });
   const one = exchange();

@@ -87,7 +87,7 @@ class Origin {
   readonly #sessions = new Set<Session>();
   readonly #opening = new Set<TLSSocket>();
   #hasHttp2: boolean;
-  /** Streams per session, as the last session's server allows. */
+  /** Streams per session, as the last session's server allows; at least 1, also if it allows none for now. */
   #streams = mostStreams;
 
   constructor(url: URL, options: Http2SessionsOptions, overHttp1: (queued: Queued) => void) {
@@ -116,7 +116,7 @@ class Origin {
       }
     }
     if (this.#inFlight >= this.#options.most) return;
-    const most = Math.ceil(this.#options.most / Math.max(1, this.#streams));
+    const most = Math.ceil(this.#options.most / this.#streams);
     // Sessions that are ending do not count: their requests may take minutes.
     let usable = this.#opening.size;
     for (const session of this.#sessions) if (!session.isEnding) usable++;
@@ -174,9 +174,9 @@ class Origin {
         if (!this.#opening.delete(socket)) return;
         const made = new Session(session, this.#options, { onRoom: () => this.#next(), failure: () => failure });
         this.#sessions.add(made);
-        this.#streams = made.limit;
+        this.#streams = Math.max(1, made.limit);
         session.on("remoteSettings", () => {
-          this.#streams = made.limit;
+          this.#streams = Math.max(1, made.limit);
           this.#next();
         });
         session.once("close", () => {

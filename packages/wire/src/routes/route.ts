@@ -120,15 +120,18 @@ export function encodeBy(route: Route, operation: string, request: unknown): Enc
   if (!isPlainObject(whole)) {
     throw new InvalidInputError(operation, `takes an object, not ${describe(whole)}`);
   }
-  const rest = { ...whole };
-  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => {
-    const value = rest[name];
-    if (typeof value !== "string" || value === "") {
-      throw new InvalidInputError(name, `must be a non-empty string, not ${describe(value)}`);
-    }
-    delete rest[name];
-    return checkedSegment(name, value);
-  });
+  const hasPathFields = path.includes("{");
+  const rest = hasPathFields ? { ...whole } : whole;
+  const filled = !hasPathFields
+    ? path
+    : path.replace(/\{(\w+)\}/g, (_, name: string) => {
+        const value = rest[name];
+        if (typeof value !== "string" || value === "") {
+          throw new InvalidInputError(name, `must be a non-empty string, not ${describe(value)}`);
+        }
+        delete rest[name];
+        return checkedSegment(name, value);
+      });
   const queryText = query === undefined ? "" : encodeQuery(query.encode(rest as object));
   const base = { method, path: `${apiPrefix}${filled}`, query: queryText };
   const [unexpected] = query === undefined && body === undefined ? Object.keys(rest) : [];

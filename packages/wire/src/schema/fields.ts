@@ -53,9 +53,14 @@ export function at<T>(key: () => string | number, body: () => T): T {
   try {
     return body();
   } catch (error) {
-    if (error instanceof FieldProblem) error.path.unshift(key());
-    throw error;
+    throw within(key(), error);
   }
+}
+
+/** The error, with the key at the start of its path if it has one. */
+export function within(key: string | number, error: unknown): unknown {
+  if (error instanceof FieldProblem) error.path.unshift(key);
+  return error;
 }
 
 export function problem(expected: string, value: unknown): FieldProblem {

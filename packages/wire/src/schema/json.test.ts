@@ -22,6 +22,22 @@ describe("JSON text", () => {
     expect(parseJson(text)).toEqual(["12345678901234567890", 'a"12345678901234567890"', 12345678901234567890n]);
   });
 
+  it("writes what JSON.stringify writes, also where numbers beyond 2^53 are nearby, deep or in objects of a class", () => {
+    const deep = Array.from({ length: 60 }).reduce<unknown>((inner) => [inner], 1);
+    const bare = Object.assign(Object.create(null), { a: [1n] });
+    const plain = [
+      { a: undefined, b: [undefined, null, -0, 1e21, 1.5, true, "ä\ud800"] },
+      new Date(0),
+      deep,
+      { "": {} },
+    ];
+    expect(stringifyJson(plain)).toBe(JSON.stringify(plain));
+    expect(stringifyJson([plain, 2n ** 60n])).toBe(`[${JSON.stringify(plain)},1152921504606846976]`);
+    expect(stringifyJson({ x: bare, y: 2 ** 60 })).toBe('{"x":{"a":[1]},"y":1152921504606846976}');
+    expect(stringifyJson({ toJSON: () => 2n ** 60n })).toBe("1152921504606846976");
+    expect(stringifyJson("x")).toBe('"x"');
+  });
+
   it("is not fooled by strings that look like its own mark", () => {
     const value = ["\ue00012", "\ue001", 12345678901234567890n];
     expect(parseJson(stringifyJson(value))).toEqual(value);
@@ -74,6 +90,9 @@ describe("JSON text", () => {
     expect(() => stringifyJson({ f: () => 1 })).toThrow(/function/);
     expect(() => stringifyJson(undefined)).toThrow(InvalidInputError);
     expect(() => stringifyJson(Symbol("x"))).toThrow(InvalidInputError);
+    const own: Record<string, unknown> = {};
+    own["own"] = own;
+    expect(() => stringifyJson(own)).toThrow(TypeError);
   });
 
   it("M-413: parse(stringify(x)) equals x for any JSON value with any integers", () => {

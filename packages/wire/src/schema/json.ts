@@ -99,6 +99,7 @@ function endOfString(text: string, open: number): number {
  * @throws {@link InvalidInputError} for NaN, Infinity and other values that JSON does not have.
  */
 export function stringifyJson(value: unknown): string {
+  if (isPlainJson(value)) return JSON.stringify(value);
   let longIntegers = false;
   const text = JSON.stringify(value, (key, item: unknown) => {
     if (isLong(item)) {
@@ -119,6 +120,38 @@ export function stringifyJson(value: unknown): string {
     "$1",
   );
 }
+
+/**
+ * Whether `JSON.stringify` alone writes the value: several times as fast as with a function that sees every number. False for values that
+ * it would not write or not exactly, for objects of a class, and for nested values deeper than any message.
+ */
+function isPlainJson(value: unknown, depth = 0): boolean {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return true;
+    case "number":
+      return Number.isSafeInteger(value) || (Number.isFinite(value) && !isLong(value));
+    case "undefined":
+      return depth > 0; // omitted in an object, null in an array
+    case "object":
+      break;
+    default:
+      return false;
+  }
+  if (value === null) return true;
+  if (depth > deepestPlain) return false;
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) if (!isPlainJson(value[i], depth + 1)) return false;
+    return true;
+  }
+  if (Object.getPrototypeOf(value) !== Object.prototype || "toJSON" in value) return false;
+  for (const key in value) if (!isPlainJson((value as Record<string, unknown>)[key], depth + 1)) return false;
+  return true;
+}
+
+/** Messages nest less; a value that contains itself ends here. */
+const deepestPlain = 32;
 
 /**
  * A bigint, or a double beyond 2^53 that JavaScript writes without an exponent: its shortest representation (`32965805720171070`) differs

@@ -7,7 +7,7 @@ import { closest } from "../closest.ts";
 import { describe, isPlainObject } from "../describe.ts";
 import { InvalidInputError, ResponseValidationError } from "../errors.ts";
 import { omitUndefined } from "../omit-undefined.ts";
-import { at, type DefaultField, type Field, FieldProblem, type OptionalField, type Shape } from "./fields.ts";
+import { type DefaultField, type Field, FieldProblem, type OptionalField, type Shape, within } from "./fields.ts";
 import type { JsonObject } from "./json.ts";
 
 type AnyField = Field<never> | OptionalField<never> | DefaultField<never>;
@@ -71,6 +71,8 @@ interface Slot {
   readonly key: string;
   readonly wire: string;
   readonly field: AnyField;
+  /** The codec of its values. */
+  readonly of: Field<unknown>;
 }
 
 /** Options of {@link message}. */
@@ -91,10 +93,9 @@ export function message<T extends object, D extends keyof T = never>(
     key,
     wire: snakeCase(key),
     field,
+    of: (field.presence === "required" ? field : field.of) as unknown as Field<unknown>,
   }));
   const known = new Set(slots.map((slot) => slot.key));
-  const inner = (field: AnyField): Field<unknown> =>
-    (field.presence === "required" ? field : field.of) as unknown as Field<unknown>;
   const runCheck = (value: T, spell: (key: string) => string) =>
     options.check?.(value, (key, problem, hint) => {
       const error = new FieldProblem(problem, hint);
@@ -106,21 +107,23 @@ export function message<T extends object, D extends keyof T = never>(
     if (!isPlainObject(input)) throw new FieldProblem(`must be an object, not ${describe(input)}`);
     for (const key of Object.keys(input)) if (!known.has(key)) throw unknownKey(key, known);
     const wire: Record<string, unknown> = {};
-    const full: Record<string, unknown> = {};
-    for (const { key, wire: wireName, field } of slots) {
+    // Every request passes here: no closures and no copy that is not read.
+    const full: Record<string, unknown> | undefined = options.check === undefined ? undefined : {};
+    for (const { key, wire: wireName, field, of } of slots) {
       let value = input[key];
       if (field.presence === "default" && value === undefined) value = field.value;
       if (value === undefined || (value === null && field.presence === "optional")) {
         if (field.presence === "required") throw missing(key);
         continue;
       }
-      full[key] = value;
-      wire[wireName] = at(
-        () => key,
-        () => inner(field).toWire(value),
-      );
+      if (full !== undefined) full[key] = value;
+      try {
+        wire[wireName] = of.toWire(value);
+      } catch (error) {
+        throw within(key, error);
+      }
     }
-    runCheck(full as T, (key) => key);
+    if (full !== undefined) runCheck(full as T, (key) => key);
     return wire;
   };
 
@@ -128,19 +131,20 @@ export function message<T extends object, D extends keyof T = never>(
     const raw = options.fromScalar !== undefined && !isPlainObject(given) ? options.fromScalar(given) : given;
     if (!isPlainObject(raw)) throw new FieldProblem(`must be an object, not ${describe(raw)}`);
     const value: Record<string, unknown> = {};
-    for (const { key, wire, field } of slots) {
+    for (const { key, wire, field, of } of slots) {
       const item = Object.hasOwn(raw, wire) ? raw[wire] : undefined;
       if (item === undefined || (item === null && field.presence !== "required")) {
         if (field.presence === "default") value[key] = field.value;
         else if (field.presence === "required") throw missing(wire);
         continue;
       }
-      value[key] = at(
-        () => wire,
-        () => inner(field).fromWire(item),
-      );
+      try {
+        value[key] = of.fromWire(item);
+      } catch (error) {
+        throw within(wire, error);
+      }
     }
-    runCheck(value as T, snakeCase);
+    if (options.check !== undefined) runCheck(value as T, snakeCase);
     wireObjects.set(value, raw);
     return value as T;
   };
@@ -164,11 +168,11 @@ export function message<T extends object, D extends keyof T = never>(
       }
     },
     field: { presence: "required", shape: { type: "message", name }, toWire, fromWire },
-    fields: slots.map(({ wire, field }) => ({
+    fields: slots.map(({ wire, field, of }) => ({
       name: wire,
       presence: field.presence,
-      shape: inner(field).shape,
-      ...(field.presence === "default" ? { default: inner(field).toWire(field.value) } : {}),
+      shape: of.shape,
+      ...(field.presence === "default" ? { default: of.toWire(field.value) } : {}),
     })),
   };
 }

@@ -2,7 +2,7 @@
  * One sample from the call to its result: acquires a slot, submits, waits after 429s, polls, and retries. Only this loop retries
  * sampling; the transport sends each attempt once.
  */
-import { onAbort, type Shared } from "@tinklet/wire/abort";
+import type { Shared } from "@tinklet/wire/abort";
 import type { SampleRequest, SampleResponse, UntypedAPIFuture } from "@tinklet/wire/client";
 import { entropy } from "@tinklet/wire/entropy";
 import {
@@ -41,8 +41,8 @@ export interface SamplerState {
   poller: Promise<FuturesPoller> | undefined;
   /** Time of the last successful sample, or of the first call, on the monotonic clock. */
   lastProgressMs: number;
-  /** Controllers of the samples in progress. */
-  readonly underWay: Set<AbortController>;
+  /** The samples in progress. */
+  readonly underWay: Set<FutureState>;
   /** Stops the stuck detection. */
   stopWatch: (() => void) | undefined;
 }
@@ -68,24 +68,18 @@ export async function runSample(
   if (shared !== undefined) state.reason = "waiting for a slot of the limit that the processes of this machine share";
   const release = await enter([sampler.own, session.sampling.concurrent, shared], signal);
   state.reason = undefined;
-  const watched = new AbortController();
-  const forget = onAbort(signal, () => watched.abort(signal.reason));
-  if (signal.aborted) watched.abort(signal.reason);
-  watch(sampler, watched);
+  watch(sampler, state);
   const startedAtMs = clock.monotonic();
   try {
-    sampler.client ??= await sampler.joining.get({ signal: watched.signal }).catch((error: unknown) => {
-      throw signal.aborted || !watched.signal.aborted ? error : stuck(sampler, state.lastError);
-    });
+    sampler.client ??= await sampler.joining.get({ signal });
     let submission = await newSubmission(sampler);
     for (let attempt = 1; ; attempt++) {
       try {
-        const result = await sampleOnce(sampler, job, submission, { state, signal: watched.signal, startedAtMs });
+        const result = await sampleOnce(sampler, job, submission, { state, signal, startedAtMs });
         sampler.lastProgressMs = clock.monotonic();
         return result;
       } catch (error) {
         if (signal.aborted) throw signal.reason;
-        if (watched.signal.aborted) throw stuck(sampler, state.lastError);
         state.lastError = error as Error;
         if (!mayTryAgain(sampler, error)) throw error;
         // The server no longer has the request, so its number is used up. After any other failure the same number is sent again; after
@@ -99,15 +93,12 @@ export async function runSample(
           delayMs,
           reason: (error as Error).message,
         });
-        await session.transport.sleep(delayMs, watched.signal).catch((reason: unknown) => {
-          throw signal.aborted || reason !== watched.signal.reason ? reason : stuck(sampler, error);
-        });
+        await session.transport.sleep(delayMs, signal);
       }
     }
   } finally {
-    sampler.underWay.delete(watched);
+    sampler.underWay.delete(state);
     if (sampler.underWay.size === 0) sampler.stopWatch?.();
-    forget();
     release();
   }
 }
@@ -139,10 +130,10 @@ async function newSubmission(sampler: SamplerState): Promise<Submission> {
  * Stuck detection: fails all samples of a client when none has succeeded for `progressTimeoutMs`, independent of what each waits for
  * (a pause after 429, a 402, 503s, or a result that is always "try again"). All samples share one timer.
  */
-function watch(sampler: SamplerState, watched: AbortController): void {
+function watch(sampler: SamplerState, state: FutureState): void {
   const { config, session } = sampler;
   const { clock } = session;
-  sampler.underWay.add(watched);
+  sampler.underWay.add(state);
   if (sampler.underWay.size > 1) return;
   sampler.lastProgressMs = clock.monotonic();
   if (!config.enableStuckDetection || !session.config.sampleEnableStuckDetection) return;
@@ -152,7 +143,7 @@ function watch(sampler: SamplerState, watched: AbortController): void {
       sampler.stopWatch = session.background.timer(leftMs, check);
       return;
     }
-    for (const each of [...sampler.underWay]) each.abort(new Error("stuck"));
+    for (const each of [...sampler.underWay]) each.giveUp?.(stuck(sampler, each.lastError));
   };
   sampler.stopWatch = session.background.timer(config.progressTimeoutMs, check);
 }
