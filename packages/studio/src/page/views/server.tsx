@@ -89,7 +89,7 @@ function State({ state }: { readonly state: ServerStateResponse }) {
       <h2>Models</h2>
       {state.models.length === 0 ? (
         <Notice kind="empty" title="No model is served.">
-          <p>This page shows run folders. To train and chat, start a server: tinklet serve</p>
+          <p>This page shows run folders. To train and chat, start a server: npx tinklet serve</p>
         </Notice>
       ) : (
         <Models models={state.models} />
