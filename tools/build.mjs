@@ -1,4 +1,4 @@
-// Builds every package that has a tsdown.config.ts, one after the other, in dependency order.
+// Builds every package that has a tsdown.config.ts, one after the other, in dependency order, and the examples in the package `tinklet`.
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "tsdown";
@@ -21,3 +21,4 @@ for (const name of [
   if (!existsSync(`${cwd}/tsdown.config.ts`) || (only.length > 0 && !only.includes(name))) continue;
   await build({ cwd, config: `${cwd}/tsdown.config.ts`, logLevel: "warn" });
 }
+if (only.length === 0 || only.includes("tinklet")) await import("./build-examples.mjs");

@@ -2,7 +2,7 @@
 // `doctor`, `train`, `chat` and `serve` work and what they say about the model runtime. First as it comes out where onnxruntime-node's install script cannot reach its download (npm drops an
 // optional package whose script fails), then after the install line that the tool itself gives.
 import { spawn } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { tarballsOf } from "../../tools/pack.mjs";
@@ -66,6 +66,30 @@ export async function checkInstalled({ check, skip }, packages, work) {
   });
   if (!mended) return;
   await checkCommands({ check }, folder, { native: true });
+  await checkExamples({ check }, folder, tarballsOf(packages, "@tinklet/ai"));
+}
+
+/** The example programs, where they are installed and with the commands that their README gives. */
+async function checkExamples({ check }, folder, ai) {
+  const examples = join(folder, "node_modules", "tinklet", "examples");
+  const env = { HOME: folder };
+  await check("installed: examples/losses", async () => {
+    const readme = readFileSync(join(examples, "losses", "README.md"), "utf8");
+    if (!readme.includes("node run.mjs dpo")) throw new Error(readme);
+    const { stdout } = await run(process.execPath, ["run.mjs", "dpo"], { cwd: join(examples, "losses"), env });
+    const losses = [...stdout.matchAll(/loss (\S+)/g)].map(([, loss]) => Number(loss));
+    if (!(losses.at(-1) < losses[0] / 2)) throw new Error(stdout);
+    return `loss ${losses[0]} → ${losses.at(-1)}`;
+  });
+  await check("installed: examples/agent, copied", async () => {
+    await run("npm", ["install", "--no-audit", "--no-fund", ...ai, "ai@6"], { cwd: folder });
+    cpSync(join(examples, "agent"), join(folder, "my-agent"), { recursive: true });
+    const args = ["my-agent/main.mjs", "--seed", "1", "--warm-up", "1", "--steps", "1", "--json"];
+    const { stdout } = await run(process.execPath, args, { cwd: folder, env });
+    const { before, after, rewards } = JSON.parse(stdout);
+    if (![before, after, rewards[0]].every((share) => share >= 0 && share <= 1)) throw new Error(stdout);
+    return stdout.trim();
+  });
 }
 
 /** `tinklet` and `@tinklet/sdk` are the same modules: `instanceof` holds whichever name a program imports, and nothing is loaded twice. */

@@ -19,7 +19,7 @@ export { HubError, type HubErrorCode } from "./hub/hub-error.ts";
 export { type HubId, parseDatasetId } from "./hub/hub-id.ts";
 export { type HubSettings, hubSettings } from "./hub/hub-settings.ts";
 export { type LoadTokenizerOptions, loadTokenizer, loadTokenizerFiles } from "./load-tokenizer.ts";
-export { type AdapterNames, adapterNameForms, renameAdapter } from "./peft/adapter-names.ts";
+export { type AdapterNames, renameAdapter } from "./peft/adapter-names.ts";
 export {
   type PeftAdapter,
   type PeftBase,

@@ -81,7 +81,10 @@ test.skipIf(process.platform === "win32")(
       const broken = await start(at);
       if (broken.pid === undefined) {
         early++;
-        expect([broken.code, broken.stderr], moment).toEqual([1, expect.stringMatching(/did not start|ended after its start/)]);
+        expect([broken.code, broken.stderr], moment).toEqual([
+          1,
+          expect.stringMatching(/did not start|ended after its start/),
+        ]);
       } else await killed(broken.pid); // the step belongs to the end of a server: it was ready before
       expect(["none", "ended"], moment).toContain(await usedBy());
       // every fifth time a command finds nobody and opens the folder itself

@@ -227,6 +227,10 @@ describe("the official tool's commands", () => {
     expect((await run("checkpoint", "info", "bike")).stderr).toContain(
       '"bike" is neither a run folder nor the name or id of a run',
     );
+    expect((await own("checkpoint", "info", "bikee")).stderr).toMatch(
+      /"bikee" is neither a run folder nor the name or id of a run\. Did you mean bike\?/,
+    );
+    expect((await own("checkpoint", "info", "bike.gguf")).stderr).toMatch(/A GGUF file is a base model.*--model/);
     expect((await own("checkpoint", "delete", "bike@step-20", "-y")).stdout).toBe("Deleted 2 checkpoint(s)\n");
     expect((await own("run", "delete", "bike", "-y")).stdout.trim().split("\n")).toHaveLength(2);
     expect((await own("run", "list")).stdout).toBe("No training runs found\n");
@@ -264,7 +268,7 @@ describe("the official tool's commands", () => {
       const hidden = await info();
       expect(hidden).toMatchObject({ code: 1, stderr: expect.stringContaining(`Checkpoint not found: ${path}`) });
       expect(hidden.stderr).toMatch(
-        /Hint: .*belong to another account that has not published it: tinklet checkpoint list/,
+        /Hint: .*belong to another account that has not published it: npx tinklet checkpoint list/,
       );
       await service.createRestClient().publishCheckpointFromTinkerPath(path);
       const { code, stdout, stderr } = await info();

@@ -497,6 +497,39 @@ try {
       await outside.context().close();
     });
   }
+  for (const width of [390, 768, 1280, 1920]) {
+    await check(`pages fit a window of ${width} pixels, light and dark`, async () => {
+      const seen = await browser.open({ viewport: { width, height: 900 } });
+      await seen.goto(`${server.url}/`);
+      await seen.getByLabel("Key").fill("tml-local");
+      await seen.keyboard.press("Enter");
+      await seen.getByRole("heading", { name: "Runs" }).waitFor();
+      const places = [
+        ["/runs", "runs"],
+        [`/runs/${alpha.id}?compare=${beta.id}`, "charts"],
+        ["/checkpoints", "checkpoints"],
+        ["/evaluations", "evaluations"],
+        ["/playground", undefined],
+        ["/server", undefined],
+      ];
+      const told = [];
+      for (const [place, shown] of places) {
+        await seen.goto("about:blank");
+        await seen.goto(`${server.url}/#${place}`);
+        await seen.getByRole("heading", { level: 1 }).first().waitFor();
+        if (shown !== undefined) await seen.getByTestId(shown).first().waitFor();
+        await seen.waitForLoadState("networkidle").catch(() => {});
+        for (const colorScheme of ["light", "dark"]) {
+          await seen.emulateMedia({ colorScheme });
+          const wide = await seen.evaluate(widerThanWindow);
+          if (wide.length > 0) told.push(`${place}, ${colorScheme}: ${wide.join(", ")}`);
+        }
+        if (width === 390) await judge(`${place} at ${width} pixels`, seen);
+      }
+      await seen.context().close();
+      assert.deepEqual(told, []);
+    });
+  }
   await check("two tenants see their own runs and folders alone", async () => {
     const hersAlone = join(work, "shared");
     mkdirSync(hersAlone);
@@ -559,3 +592,20 @@ try {
 }
 console.log(`${passed} passed, ${failures.length} failed, ${Math.round((performance.now() - started) / 1000)} s`);
 process.exitCode = failures.length === 0 ? 0 : 1;
+
+/** In the page: what reaches beyond the window's right edge, except within something that scrolls by itself, and a page that scrolls sideways. */
+function widerThanWindow() {
+  const { documentElement: page } = document;
+  const found = page.scrollWidth > page.clientWidth ? [`the page is ${page.scrollWidth} pixels wide`] : [];
+  const isClipped = (element) => {
+    for (let at = element.parentElement; at !== null && at !== document.body; at = at.parentElement)
+      if (getComputedStyle(at).overflowX !== "visible") return true;
+    return false;
+  };
+  for (const element of document.querySelectorAll("body *")) {
+    const { right, width } = element.getBoundingClientRect();
+    if (width === 0 || right <= innerWidth + 1 || isClipped(element)) continue;
+    found.push(`${element.tagName.toLowerCase()}.${element.className} ends at ${Math.round(right)}`);
+  }
+  return found.slice(0, 5);
+}

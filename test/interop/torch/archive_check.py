@@ -6,6 +6,7 @@ import pathlib
 import sys
 
 import torch
+from logprobs import difference, logprobs
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
@@ -13,23 +14,11 @@ model_folder, work = sys.argv[1], pathlib.Path(sys.argv[2])
 expected = json.loads((work / "expected.json").read_text())
 tokens = torch.tensor(expected["tokens"])
 
-
-def logprobs(model):
-    with torch.inference_mode():
-        logits = model(input_ids=tokens[None, :-1]).logits[0].float()
-    return torch.log_softmax(logits, -1).gather(1, tokens[1:, None])[:, 0]
-
-
-def difference(got, wanted):
-    wanted = torch.tensor(wanted)
-    return float((got - wanted).abs().max() / wanted.abs().max())
-
-
 base = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
-result = {"base": difference(logprobs(base), expected["base"])}
+result = {"base": difference(logprobs(base, tokens), expected["base"])}
 adapted = PeftModel.from_pretrained(base, work / "adapter").eval()
-result["peft"] = difference(logprobs(adapted), expected["adapted"])
-assert difference(logprobs(adapted), expected["base"]) > 1e-3, "the adapter changes nothing"
+result["peft"] = difference(logprobs(adapted, tokens), expected["adapted"])
+assert difference(logprobs(adapted, tokens), expected["base"]) > 1e-3, "the adapter changes nothing"
 
 config = adapted.peft_config["default"]
 config.lora_alpha *= 2
@@ -38,5 +27,5 @@ for name, value in adapted.named_parameters():
         value.data = (value.data / 2 if ".lora_B." in name else value.data).to(torch.bfloat16)
 adapted.save_pretrained(work / "rewritten")
 again = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
-result["rewritten"] = logprobs(PeftModel.from_pretrained(again, work / "rewritten").float().eval()).tolist()
+result["rewritten"] = logprobs(PeftModel.from_pretrained(again, work / "rewritten").float().eval(), tokens).tolist()
 print(json.dumps(result))

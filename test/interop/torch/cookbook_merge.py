@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import torch
+from logprobs import difference, logprobs
 from safetensors.torch import load_file
 from tinker_cookbook import weights
 from tinker_cookbook.exceptions import WeightsMergeError
@@ -15,12 +16,6 @@ from transformers import AutoModelForCausalLM
 model_folder, work = sys.argv[1], pathlib.Path(sys.argv[2])
 expected = json.loads((work / "expected.json").read_text())
 tokens = torch.tensor(expected["tokens"])
-
-
-def logprobs(model):
-    with torch.inference_mode():
-        logits = model(input_ids=tokens[None, :-1]).logits[0].float()
-    return torch.log_softmax(logits, -1).gather(1, tokens[1:, None])[:, 0]
 
 
 def build(names, out):
@@ -33,7 +28,7 @@ try:
     build("adapter", "merged-peft")
 except WeightsMergeError:
     result["refused"] = True
-merged = logprobs(build("tinker-names", "merged-tinker"))
+merged = logprobs(build("tinker-names", "merged-tinker"), tokens)
 
 defined = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
 result["tied"] = defined.config.tie_word_embeddings
@@ -48,13 +43,8 @@ for name, a in adapter.items():
     product = adapter[name.replace(".lora_A.", ".lora_B.")] @ a
     parameters[target].data += config["lora_alpha"] / config["r"] * product
 
-
-def difference(wanted):
-    return float((merged - wanted).abs().max() / wanted.abs().max())
-
-
-result["definition"] = difference(logprobs(defined))
-result["trained"] = difference(torch.tensor(expected["adapted"]))
+result["definition"] = difference(merged, logprobs(defined, tokens))
+result["trained"] = difference(merged, expected["adapted"])
 for out in ["merged-peft", "merged-tinker"]:
     for file in (work / out).glob("*"):
         file.unlink()

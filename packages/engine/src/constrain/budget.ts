@@ -100,7 +100,7 @@ export class GrammarBudget {
     }
     throw new GrammarTooLargeError(
       grammarField,
-      `${purpose} takes more than ${limit} steps; use fewer properties, values and options, above all options that begin alike`,
+      `${purpose} takes more than ${limit} steps; use fewer properties, values and options, above all options that begin alike, or simpler patterns`,
       { used, limit },
     );
   }
@@ -111,7 +111,7 @@ export class GrammarBudget {
     if (used > grammarBytes) {
       throw new GrammarTooLargeError(
         grammarField,
-        `its grammar takes ${used} bytes, and the limit is ${grammarBytes}; use fewer properties and values, or shorter ones`,
+        `its grammar takes ${used} bytes, and the limit is ${grammarBytes}; use fewer or shorter properties and values, or patterns with smaller counts and lengths`,
         { used, limit: grammarBytes },
       );
     }

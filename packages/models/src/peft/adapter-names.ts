@@ -11,8 +11,7 @@ import { readSmallText } from "../weights/weight-file.ts";
 import { writeTextAtomically } from "../write-text.ts";
 
 /** `peft`: names of PEFT, vLLM and transformers; `tinker`: names of the Tinker service, which the official cookbook merges. */
-export const adapterNameForms = ["peft", "tinker"] as const;
-export type AdapterNames = (typeof adapterNameForms)[number];
+export type AdapterNames = "peft" | "tinker";
 
 const unembedding = {
   peft: { tensor: "base_model.model.lm_head.", module: "lm_head" },

@@ -31,6 +31,14 @@ export function Notice(props: {
   );
 }
 
+/** A table without links or buttons that may be wider than the window: the keyboard scrolls it. */
+export const WideTable = (props: { readonly name: string; readonly children: ComponentChildren }) => (
+  // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
+  <section class="scroll" aria-label={props.name} tabIndex={0}>
+    {props.children}
+  </section>
+);
+
 export const Tile = (props: {
   readonly name: string;
   readonly value: string;

@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { RestClient } from "@tinklet/sdk";
 import type { Checkpoint, TrainingRun } from "@tinklet/wire";
+import { closest } from "@tinklet/wire/options";
 import { checkpointNames, nameKey, resumedFromKey, runNameProblem, shownCheckpoint } from "@tinklet/wire/run-name";
 import { CliError } from "./output/explain.ts";
 
@@ -88,12 +89,12 @@ export async function resolveRuns(reference: string, rest: () => Promise<RestCli
   }
   if (inside !== undefined) {
     throw new CliError(`${inside.title} has no checkpoints, so it names no run.`, {
-      hint: "tinklet run list shows the runs of the server.",
+      hint: "npx tinklet run list shows the runs of the server.",
     });
   }
   if (!reference.includes("/")) return [reference];
   throw new CliError(`"${reference}" is neither a folder nor a run.`, {
-    hint: `Give ${runReferenceHelp}; tinklet run list shows the runs.`,
+    hint: `Give ${runReferenceHelp}; npx tinklet run list shows the runs.`,
   });
 }
 
@@ -159,11 +160,24 @@ async function inRun(run: string, rest: RestClient): Promise<Place> {
     return { candidates: inOrder(found), title: `Run ${run}` };
   } catch (cause) {
     if ((cause as { status?: number }).status !== 404) throw cause;
-    throw new CliError(`"${run}" is neither a run folder nor the name or id of a run.`, {
+    throw new CliError(`"${run}" is neither a run folder nor the name or id of a run.${await meant(run, rest)}`, {
       cause,
-      hint: `A checkpoint is ${referenceHelp}. tinklet run list shows the runs.`,
+      hint: /\.gguf$/i.test(run)
+        ? "A GGUF file is a base model: give it with --model."
+        : `A checkpoint is ${referenceHelp}. npx tinklet run list shows the runs.`,
     });
   }
+}
+
+/** A suggestion for the misspelt name of a run. */
+async function meant(word: string, rest: RestClient): Promise<string> {
+  const names = new Set<string>();
+  for await (const run of rest.listTrainingRuns({ limit: 1000 })) {
+    const name = nameOf(run);
+    if (name !== undefined) names.add(name);
+  }
+  const near = closest(word, names);
+  return near === undefined ? "" : ` Did you mean ${near}?`;
 }
 
 /** The checkpoints of all training runs, without imported adapters, which belong to no run. */
@@ -209,6 +223,6 @@ function nothingFits({ candidates, name, title }: Place, kind: CheckpointKind | 
     return new CliError(`${title} has no ${what} "${name}".`, { hint: `It has: ${known.join(", ")}.` });
   }
   return new CliError(`${title} has no ${name === undefined ? what : `${what} "${name}"`}.`, {
-    hint: `${known.length === 0 && name !== undefined ? `It has no ${what}s. ` : ""}tinklet train saves checkpoints; tinklet checkpoint list shows them.`,
+    hint: `${known.length === 0 && name !== undefined ? `It has no ${what}s. ` : ""}npx tinklet train saves checkpoints; npx tinklet checkpoint list shows them.`,
   });
 }

@@ -68,7 +68,7 @@ function checkStoredLimits({ limits }: Api, sql: Sql, { id, tenant }: SessionRow
     if (stored.count < limit.count && stored.bytes + bytes <= limit.bytes) continue;
     const most = `The custom losses of a ${owner} must be at most ${limit.count} with ${limit.bytes} bytes together`;
     const got = `got ${stored.count + 1} with ${stored.bytes + bytes}`;
-    const fix = "Losses are deleted with their session (tinklet data prune).";
+    const fix = "Losses are deleted with their session (npx tinklet data prune).";
     throw new Refusal(400, "too_many_losses", `${most}, ${got}. ${fix}`);
   }
 }

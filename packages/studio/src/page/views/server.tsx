@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { call } from "../api.ts";
 import { Chart } from "../chart.tsx";
 import { formatBytes, formatCount, formatDuration } from "../format.ts";
-import { Notice, Tile } from "../parts.tsx";
+import { Notice, Tile, WideTable } from "../parts.tsx";
 import type { ChartLine } from "../series.ts";
 import { now, problemText, session } from "../store.ts";
 import { oneLine } from "../text.ts";
@@ -89,7 +89,7 @@ function State({ state }: { readonly state: ServerStateResponse }) {
       <h2>Models</h2>
       {state.models.length === 0 ? (
         <Notice kind="empty" title="No model is served.">
-          <p>This page shows run folders. To train and chat, start a server: tinklet serve</p>
+          <p>This page shows run folders. To train and chat, start a server: npx tinklet serve</p>
         </Notice>
       ) : (
         <Models models={state.models} />
@@ -119,7 +119,7 @@ function Models({ models }: { readonly models: ServerStateResponse["models"] }) 
     ["Waiting: samples", (one: Model) => formatCount(one.waitingSamples)],
   ] as const;
   return (
-    <div class="scroll">
+    <WideTable name="Models">
       <table>
         <thead>
           <tr>
@@ -147,7 +147,7 @@ function Models({ models }: { readonly models: ServerStateResponse["models"] }) 
           ))}
         </tbody>
       </table>
-    </div>
+    </WideTable>
   );
 }
 type Model = ServerStateResponse["models"][number];

@@ -3,7 +3,7 @@ import type { BillingUsageEvent } from "@tinklet/wire";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api.ts";
 import { formatCount } from "../format.ts";
-import { Notice } from "../parts.tsx";
+import { Notice, WideTable } from "../parts.tsx";
 import { problemText } from "../store.ts";
 import { oneLine } from "../text.ts";
 
@@ -62,7 +62,7 @@ export function Usage({ tenant }: { readonly tenant: string }) {
       {used.length === 0 ? (
         <p class="soft">No usage yet.</p>
       ) : (
-        <div class="scroll">
+        <WideTable name="Tokens by model">
           <table data-testid="usage">
             <thead>
               <tr>
@@ -87,7 +87,7 @@ export function Usage({ tenant }: { readonly tenant: string }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </WideTable>
       )}
     </>
   );

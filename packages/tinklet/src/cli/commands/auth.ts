@@ -36,7 +36,7 @@ export const authLogin: Command = {
     const origin = originOf(input);
     if (keyFor(origin, readCredentials(file)) !== undefined) {
       throw new CliError(`Already logged in${at(origin)}`, {
-        hint: "Run tinklet auth logout before logging in again.",
+        hint: "Run npx tinklet auth logout before logging in again.",
       });
     }
     const name = `tinker-cli-${hostname().split(".", 1)[0]?.trim() || "unknown"}`;
@@ -69,7 +69,7 @@ export const authLogout: Command = {
     const stored = keyFor(origin, readCredentials(file));
     if (stored === undefined) {
       throw new CliError(`No default credential is stored${at(origin)}`, {
-        hint: "There is nothing to log out from. Run tinklet auth login to log in.",
+        hint: "There is nothing to log out from. Run npx tinklet auth login to log in.",
       });
     }
     const { id, record } = stored;
@@ -112,7 +112,7 @@ export const authStatus: Command = {
       if (output.isJson) output.result({ json: { credentials: false, accessible: false }, columns: [], rows: [] });
       if (problem.code === "key_of_another_server") throw problem;
       throw new CliError("No Tinker credentials are available", {
-        hint: "Run tinklet auth login, or set TINKER_API_KEY.",
+        hint: "Run npx tinklet auth login, or set TINKER_API_KEY.",
       });
     }
     let accessible = false;

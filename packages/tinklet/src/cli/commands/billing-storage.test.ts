@@ -35,12 +35,12 @@ it("offers a command for what is superseded, and never for the newest checkpoint
   ]);
   expect(freeing).toEqual([
     {
-      command: "tinklet checkpoint delete --run-id a --type weights --before 2026-07-03T00:00:00.000Z",
+      command: "npx tinklet checkpoint delete --run-id a --type weights --before 2026-07-03T00:00:00.000Z",
       what: "2 training checkpoints of a before the newest",
       bytes: 2000,
     },
     {
-      command: "tinklet checkpoint delete --run-id a --type sampler_weights --before 2026-07-02T00:00:00.000Z",
+      command: "npx tinklet checkpoint delete --run-id a --type sampler_weights --before 2026-07-02T00:00:00.000Z",
       what: "1 sampler checkpoint of a before the newest",
       bytes: 10,
     },
@@ -53,7 +53,7 @@ it("leaves out published checkpoints and those of the same moment as the newest"
     checkpoint("tinker://a/weights/2", 2),
     checkpoint("tinker://a/weights/3", 3),
   ]);
-  expect(mixed.freeing.map(({ command }) => command)).toEqual(["tinklet checkpoint delete tinker://a/weights/2"]);
+  expect(mixed.freeing.map(({ command }) => command)).toEqual(["npx tinklet checkpoint delete tinker://a/weights/2"]);
   const same = storageOf([checkpoint("tinker://a/weights/1", 1), checkpoint("tinker://a/weights/2", 1)]);
   expect(same.freeing).toEqual([]);
 });

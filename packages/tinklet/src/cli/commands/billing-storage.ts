@@ -166,8 +166,8 @@ function freeingOf({ run, name, checkpoints }: Kept): Freeing[] {
     if (deleted.length === 0) return [];
     const paths = deleted.map(({ tinkerPath }) => shellWord(tinkerPath)).join(" ");
     const command = isMixed
-      ? `tinklet checkpoint delete ${paths}`
-      : `tinklet checkpoint delete --run-id ${shellWord(run)} --type ${option} --before ${newest.toISOString()}`;
+      ? `npx tinklet checkpoint delete ${paths}`
+      : `npx tinklet checkpoint delete --run-id ${shellWord(run)} --type ${option} --before ${newest.toISOString()}`;
     const what = `${counted(deleted.length, words)} of ${name ?? run} before the newest`;
     return [{ command, what, bytes: sizeOf(deleted) }];
   });

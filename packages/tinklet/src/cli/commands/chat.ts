@@ -37,7 +37,7 @@ export const chat: Command = {
     const { tokenizer } = opened;
     if (!tokenizer.hasChatTemplate) {
       throw new CliError(`${opened.title} has no chat template.`, {
-        hint: "It is probably a base model without instruction tuning: use tinklet sample.",
+        hint: "It is probably a base model without instruction tuning: use npx tinklet sample.",
       });
     }
     const system = input.text("system");

@@ -112,7 +112,7 @@ export const dataPrune: Command = {
     const choice = chosen(input);
     const { folder, dataDir } = await openFolder(context);
     if (choice.run !== undefined && folder?.hasRun(choice.run) !== true)
-      throw new CliError(`${dataDir} has no run ${choice.run}.`, { hint: "tinklet data lists the runs." });
+      throw new CliError(`${dataDir} has no run ${choice.run}.`, { hint: "npx tinklet data lists the runs." });
     if (folder === undefined) return report(context, undefined, 0, `${dataDir}: there is nothing yet`);
     const plan = await folder.plan(choice);
     for (const run of plan.busy) output.note(`${run} has unfinished requests and stays: ${finishThem}`);
@@ -138,7 +138,7 @@ const isDryRun = (input: Input): boolean =>
 function listed(context: Context, plan: PrunePlan, items: readonly string[], frees: string, wasAsked: boolean): number {
   const { output } = context;
   for (const item of items) output.note(`  ${item}`);
-  const how = wasAsked ? "" : " To delete it: tinklet data prune --steps.";
+  const how = wasAsked ? "" : " To delete it: npx tinklet data prune --steps.";
   return report(
     context,
     plan,
@@ -226,7 +226,7 @@ async function openFolder(context: Context): Promise<{ folder: DataFolder | unde
     if (cause.code !== "locked") throw cause;
     throw new CliError(`${dataDir}: a server is using the data folder.`, {
       cause,
-      hint: "Stop it (Ctrl-C where tinklet serve runs) and try again. While it runs, tinklet run delete and tinklet checkpoint delete make room.",
+      hint: "Stop it (Ctrl-C where tinklet serve runs) and try again. While it runs, npx tinklet run delete and npx tinklet checkpoint delete make room.",
     });
   });
   if (folder !== undefined) context.onClose(() => folder.close());

@@ -147,7 +147,7 @@ async function key(input: Input, context: Context): Promise<Finding> {
     return { status: "ok", detail: "made by TINKER_CREDENTIAL_CMD" };
   const used = named === "" ? await keyOfLogin(input) : named;
   if (used === undefined) {
-    const hint = "Set TINKER_API_KEY or store a key (tinklet auth login) for the hosted service, or add --local.";
+    const hint = "Set TINKER_API_KEY or store a key (npx tinklet auth login) for the hosted service, or add --local.";
     return { status: "warning", detail: "none", hint };
   }
   const fine = used.startsWith("tml-") || used.split(".").length === 3;

@@ -31,7 +31,7 @@ export const modelList: Command = {
           },
         );
       throw new CliError(`No model name contains '${substring}'${org}`, {
-        hint: "Run tinklet model list to see all models.",
+        hint: "Run npx tinklet model list to see all models.",
       });
     }
     const said = (value: boolean | undefined) => (value === undefined ? "N/A" : formatBool(value));

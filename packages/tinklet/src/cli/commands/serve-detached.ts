@@ -20,7 +20,7 @@ export async function serveDetached(args: readonly string[], context: Context): 
   if (dataDir === undefined) throw new UsageError("--detach needs a data folder, not --data-dir memory");
   const use = await folderUse(dataDir);
   if (use.state === "running") {
-    output.note("It already runs; tinklet stop stops it. Its options are those it was started with.");
+    output.note("It already runs; npx tinklet stop stops it. Its options are those it was started with.");
     return showUse(use, dataDir, context);
   }
   if (use.state === "embedded" || use.state === "silent")

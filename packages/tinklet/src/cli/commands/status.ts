@@ -89,7 +89,7 @@ function refusal(use: Refused, dataDir: string): [message: string, options: { hi
   if (use.state === "embedded")
     return [
       `${dataDir}: ${use.program} (process ${use.pid}) uses the data folder, with a server inside.`,
-      { hint: "It ends with that program; tinklet stop does not stop programs." },
+      { hint: "It ends with that program; npx tinklet stop does not stop programs." },
     ];
   return [
     `${dataDir}: process ${use.pid} is recorded as ${use.program} and does not answer.`,
@@ -123,7 +123,7 @@ export function showUse(use: FolderUse, dataDir: string, { output }: Context): n
       ],
     ];
     output.result({ json: undefined, title: "tinklet serve runs", columns: ["Property", "Value"], rows });
-    output.note("\nCommands with --local and ServiceClient.local() use it. tinklet stop stops it.");
+    output.note("\nCommands with --local and ServiceClient.local() use it. npx tinklet stop stops it.");
   }
   return isRunning ? 0 : 1;
 }

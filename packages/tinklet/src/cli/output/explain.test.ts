@@ -30,7 +30,7 @@ it("an error with a hint is explained with the command's name", () => {
   expect(error.hint).toBe("listCheckpoints lists those that exist.");
   expect(explain(error)).toEqual({
     message: "gone",
-    details: ["Hint: tinklet checkpoint list lists those that exist."],
+    details: ["Hint: npx tinklet checkpoint list lists those that exist."],
   });
 });
 

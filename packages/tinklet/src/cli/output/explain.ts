@@ -68,10 +68,10 @@ const namesHere: Readonly<Record<ApiName, string>> = {
   from: "--from",
   maxTokens: "--max-tokens",
   weightsAccessToken: "an access token (in a program)", // no command has it
-  "getServerCapabilities()": "tinklet doctor",
-  listCheckpoints: "tinklet checkpoint list",
-  saveState: "tinklet train",
-  saveWeightsForSampler: "tinklet train",
+  "getServerCapabilities()": "npx tinklet doctor",
+  listCheckpoints: "npx tinklet checkpoint list",
+  saveState: "npx tinklet train",
+  saveWeightsForSampler: "npx tinklet train",
   "ServiceClient.local()": "--local",
 };
 

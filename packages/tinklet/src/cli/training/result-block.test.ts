@@ -56,6 +56,18 @@ it("names the best weights when the loss rose after them, and the commands use t
   expect(nextCommands(named)[0]).toBe("  npx tinklet chat --local --from runs/a:000010");
 });
 
+it("does not call noise overfitting", () => {
+  const checkpoints = [checkpoint("best", { batch: 10 }), final];
+  const told = (best: number, last: number) => resultFacts({ ...finished, checkpoints, rows: rows(6, best, last) })[1];
+  for (const [best, last] of [
+    [0.004, 0.005],
+    [2, 2.03],
+  ] as const)
+    expect(told(best, last)).toMatch(/after 10 steps of 2, kept as runs\/a:best\. The last weights are as good\.$/);
+  expect(told(0.004, 0.05)).toMatch(/It rose after that, which is overfitting/);
+  expect(told(2, 2.2)).toMatch(/It rose after that, which is overfitting/);
+});
+
 it("says when training made it worse", () => {
   expect(resultFacts({ ...finished, rows: rows(1, 2, 3) })[1]).toMatch(
     /1\.000 before training\. Training made it worse: choose a lower learning rate/,

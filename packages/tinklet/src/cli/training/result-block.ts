@@ -123,6 +123,10 @@ function comparison({ before, after }: HeldOutLoss, heldOut: number): string {
   return `loss per token ${figure(before)} → ${figure(after)}, perplexity ${perplexity(before)} → ${perplexity(after)}, on ${counted(heldOut, "held-out example")}`;
 }
 
+/** Rises of the loss per token below the larger of these are noise: 0.01, or 2 % of the loss. */
+const leastRise = 0.01;
+const leastShare = 0.02;
+
 function bestText(held: HeldOutLoss, steps: number, folder: string): string {
   const { step, loss, checkpoint } = held.best;
   const at = `loss per token ${figure(loss)} ${step === 0 ? "before training" : `after ${counted(step, "step")} of ${steps}`}`;
@@ -130,6 +134,8 @@ function bestText(held: HeldOutLoss, steps: number, folder: string): string {
   if (step === 0)
     return `${at}. Training made it worse: choose a lower learning rate, or look at the data (npx tinklet inspect).`;
   const saved = checkpoint === undefined ? "no checkpoint was saved there" : `kept as ${bestReference(folder, held)}`;
+  if (held.after - loss < Math.max(leastRise, loss * leastShare))
+    return `${at}, ${saved}. The last weights are as good.`;
   return `${at}, ${saved}. It rose after that, which is overfitting: train fewer steps, or use that checkpoint.`;
 }
 
