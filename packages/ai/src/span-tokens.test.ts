@@ -29,7 +29,7 @@ test("an agent's loop with telemetry, generated or streamed, becomes a conversat
     const response = await server.fetch(
       new Request(`http://localhost${path}`, { method: "POST", body: JSON.stringify(body), headers }),
     );
-    return (await response.json()) as Record<string, never>;
+    return (await response.json()) as Record<string, unknown>;
   };
   expect(await post("/v1/traces", exportOf(spans))).toEqual({});
   const { lines } = await post("/api/v1/tinklet/traces/export", { format: "tokens" });
