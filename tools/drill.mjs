@@ -65,6 +65,10 @@ const drills = {
     does: "10,000 streams of one key beside the chats of another, on the bundled model: [--streams 10000] [--chats 20]",
     command: (rest) => [`${root}test/drills/streams/streams.mjs`, ...rest],
   },
+  traces: {
+    does: "hostile exports of traces, and requests for those of another tenant: [requests] [seed]",
+    command: async (rest) => ["--expose-gc", await bundle("packages/server/src/testing/trace-fuzz-main.ts"), ...rest],
+  },
   upgrade: {
     does: "data folders of earlier releases; --record --from CHECKOUT --to FOLDER records those of one",
     command: (rest) =>

@@ -12,6 +12,7 @@ const suites = {
   chat: ["./chat/clients.mjs"],
   tools: ["./tools/tools.mjs"],
   ai: ["./ai/sdk.mjs"],
+  traces: ["./traces/traces.mjs"],
   templates: ["./templates/compare.mjs"],
   "llama-cpp": ["./llama-cpp/llama-cpp.mjs"],
   peft: ["./torch/archive.mjs"],

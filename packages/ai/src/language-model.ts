@@ -17,6 +17,7 @@ import { type CallSettings, readCall } from "./call-settings.ts";
 import { chatMessages } from "./chat-messages.ts";
 import { type ChatModel, promptTokens } from "./prompt-tokens.ts";
 import { contentOf, createReplyParts, type ReplyParts } from "./reply-parts.ts";
+import { type RecordTokens, spanTokens } from "./span-tokens.ts";
 import { metadataOf, type SamplerRecord } from "./token-record.ts";
 
 /** A sampler with its tokenizer and chat template loaded. */
@@ -45,6 +46,7 @@ interface Conversation {
   readonly reader: ReplyReader;
   readonly parts: ReplyParts;
   readonly record: SamplerRecord;
+  readonly recordTokens: RecordTokens;
   /** Numbers of tokens so far: of reasoning, and of those that the parser has not classified yet. */
   readonly spent: { reasoning: number; unknown: number };
 }
@@ -52,6 +54,7 @@ interface Conversation {
 export function createLanguageModel({ modelId, open }: LanguageModelSource): LanguageModelV3 {
   const begin = async (options: LanguageModelV3CallOptions): Promise<Conversation> => {
     options.abortSignal?.throwIfAborted();
+    const recordTokens = await spanTokens();
     const messages = chatMessages(options.prompt);
     const model = await untilAborted(open(), options.abortSignal);
     const { chat, tokenizer } = model;
@@ -78,6 +81,7 @@ export function createLanguageModel({ modelId, open }: LanguageModelSource): Lan
           : createReplyReader({ tokenizer, endTokenIds: chat.endTokenIds, stop }),
       parts: createReplyParts(),
       record: { modelId, baseModel, samplingSessionId, temperature, topK, topP, constrained: constraint !== undefined },
+      recordTokens,
       spent: { reasoning: 0, unknown: 0 },
     };
   };
@@ -175,6 +179,7 @@ function outcome(call: Conversation, response: SampleResponse) {
     stopReason,
     sampler: call.record,
   };
+  call.recordTokens(record);
   return {
     finishReason: finishReason(call, stopReason),
     usage: usageOf(call, response),

@@ -134,7 +134,7 @@ describe("docs/your-project.md", () => {
   });
 });
 
-it.each(["README.md", "docs/your-project.md"])("every command in %s can be called like that", async (page) => {
+it.each(["README.md", "docs/your-project.md", "docs/traces.md"])("every command in %s can be called like that", async (page) => {
   const calls = [...read(page).matchAll(/^npx tinklet (.*?)( +#.*)?$/gm)].map(([, words]) => words as string);
   expect(calls.length).toBeGreaterThan(2);
   for (const words of calls) {

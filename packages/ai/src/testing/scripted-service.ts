@@ -60,5 +60,5 @@ export async function scriptedService(
     await service.close();
     await server.close();
   });
-  return { service, tokenizer, encode, end, prompts };
+  return { service, server, tokenizer, encode, end, prompts };
 }

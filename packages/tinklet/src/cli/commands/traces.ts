@@ -356,8 +356,10 @@ function report(
   file: string | undefined,
 ): void {
   const reasons = [...skipped].map(([reason, number]) => `${number} (${reason})`);
-  if (file !== undefined && output.isJson)
-    return output.event({ file, lines: count, redacted_messages: redacted, skipped: Object.fromEntries(skipped) });
+  if (file !== undefined && output.isJson) {
+    output.event({ file, lines: count, redacted_messages: redacted, skipped: Object.fromEntries(skipped) });
+    return;
+  }
   if (file !== undefined) output.line(`Wrote ${counted(count, "line")} to ${file}`);
   if (redacted > 0) output.note(`Replaced secrets or e-mail addresses in ${counted(redacted, "message")}.`);
   if (reasons.length > 0) output.note(`Left out: ${reasons.join(", ")}.`);
