@@ -1,6 +1,7 @@
 """Makes the base model from nothing but the packed teacher: stories, corpus, tokenizer, training, calibration, evaluation,
 export. Each stage leaves its result in the work folder and is skipped when that is there, so a run that was cut short goes
-on where it stopped. `python pretrain.py --teacher FILE --work FOLDER --out FOLDER` does it all; about eight minutes on one H200."""
+on where it stopped. `python pretrain.py --teacher FILE --work FOLDER --out FOLDER` does it all; about eight minutes on one H200.
+`--settings second --chat-teacher GGUF` makes the second edition (NEXT.md)."""
 
 import argparse
 import hashlib
@@ -22,11 +23,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
+import chats
+import contamination
 import evaluate
 import tokenizer as bpe
 from corpus import documents as corpus
-from corpus import stories
-from settings import SHIPPED, TINY, Settings
+from corpus import stories, talk
+from corpus.exchange import split_of
+from settings import BY_NAME, SHIPPED, Settings, tiny
 from stream import Stream
 from teacher import Pieces, Teacher, first_end
 from model import reference
@@ -81,15 +85,44 @@ def chunks(items: list, size: int) -> list[list]:
 # ---- stages ------------------------------------------------------------------------------------------------------------
 
 
-def make_texts(s: Settings, teacher_file: Path, pool, device: str) -> tuple[list[str], dict[str, list[str]]]:
+def make_texts(s: Settings, work: Path, teacher_file: Path, chat_teacher: Path | None, pool, device: str) -> tuple[list[str], dict[str, list[str]]]:
     """(training documents in a fixed random order, held-out documents per domain)"""
+    shards = [(write, domain, count) for write, counts in ((corpus.shard, s.documents), (talk.shard, s.talk)) for domain, count in counts.items()]
     waiting = []
-    for domain, count in s.documents.items():
-        shards = math.ceil(count / 5000)
-        waiting += [pool.apply_async(corpus.shard, (domain, s.seed * 1000 + i, min(5000, count - 5000 * i), "train")) for i in range(shards)]
-    heldout = {domain: corpus.shard(domain, s.seed, s.heldout_documents, "heldout") for domain in s.documents}
+    for write, domain, count in shards:
+        waiting += [pool.apply_async(write, (domain, s.seed * 1000 + i, min(5000, count - 5000 * i), "train")) for i in range(math.ceil(count / 5000))]
+    heldout = {domain: write(domain, s.seed, s.heldout_documents, "heldout") for write, domain, _ in shards}
     heldout["additions"] = corpus.additions(s.seed, 0, 2 * s.heldout_documents, 0, "heldout")
+    told = tell_stories(s, work, teacher_file, pool, device)
+    held = [text for text in told if stories.split_story(text) == "heldout"]
+    heldout = {"stories": held[: s.heldout_documents], **heldout}
+    kept = [text for text in told if stories.split_story(text) == "train"]
+    written = pool.map(write_stories, list(enumerate(chunks(kept, 5000))))
+    texts = [text for part in written for text in part]
+    synthetic = [text for job in waiting for text in job.get()]
+    texts += list(dict.fromkeys(synthetic))
+    if s.chat_rounds:
+        if chat_teacher is None:
+            raise SystemExit("these settings need --chat-teacher GGUF: see NEXT.md for how to fetch it")
+        said = chats.teach(chat_teacher, work / "chats", seed=s.seed, rounds=s.chat_rounds, batch=s.chat_batch, window=s.chat_window, temperature=s.chat_temperature, min_p=s.chat_min_p, seconds=s.chat_seconds, device=device, say=say)
+        heldout["chats"] = [text for text in said if split_of("chat:" + text) == "heldout"][: s.heldout_documents]
+        texts += [text for text in said if split_of("chat:" + text) == "train"]
+    if s.talk:
+        clean = [text for part in pool.map(contamination.without, chunks(texts, 4000), chunksize=1) for text in part]
+        say(f"{len(texts) - len(clean)} of {len(texts)} documents contain a prompt of the evaluation and are left out")
+        texts = clean
+    known = set(texts)
+    heldout = {domain: [text for text in dict.fromkeys(held) if text not in known] for domain, held in heldout.items()}
+    random.Random(s.seed).shuffle(texts)
+    say(f"{len(texts)} documents, {sum(map(len, texts)) / 1e6:.0f}M characters, synthetic {len(synthetic)}")
+    return texts, heldout
 
+
+def tell_stories(s: Settings, work: Path, teacher_file: Path, pool, device: str) -> list[str]:
+    """The story teacher's finished, tidy stories without repeats; kept in the work folder."""
+    file = work / "stories.json"
+    if file.exists():
+        return json.loads(file.read_text())
     torch.manual_seed(s.seed)
     teacher = Teacher(teacher_file, s.teacher_batch, device, s.teacher_temperature, s.teacher_min_p)
     rng = np.random.default_rng(s.seed)
@@ -108,18 +141,8 @@ def make_texts(s: Settings, teacher_file: Path, pool, device: str) -> tuple[list
     told = list(dict.fromkeys(text for job in cleaning for text in job.get()))
     say(f"kept {len(told)} of {s.teacher_rounds * s.teacher_batch} stories, {sum(map(len, told)) / 1e6:.0f}M characters")
     print("SAMPLE:", told[0], flush=True)
-    held = [text for text in told if stories.split_story(text) == "heldout"]
-    heldout = {"stories": held[: s.heldout_documents], **heldout}
-    kept = [text for text in told if stories.split_story(text) == "train"]
-    written = pool.map(write_stories, list(enumerate(chunks(kept, 5000))))
-    texts = [text for part in written for text in part]
-    synthetic = [text for job in waiting for text in job.get()]
-    texts += list(dict.fromkeys(synthetic))
-    known = set(texts)
-    heldout = {domain: [text for text in dict.fromkeys(held) if text not in known] for domain, held in heldout.items()}
-    random.Random(s.seed).shuffle(texts)
-    say(f"{len(texts)} documents, {sum(map(len, texts)) / 1e6:.0f}M characters, synthetic {len(synthetic)}")
-    return texts, heldout
+    file.write_text(json.dumps(told))
+    return told
 
 
 def encode_all(texts: list[str], tokenizer_file: Path, pool) -> list[np.ndarray]:
@@ -198,10 +221,13 @@ def main() -> None:
     parser.add_argument("--teacher", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--settings", choices=list(BY_NAME), default="shipped", help="which settings (%(default)s: those of the weights in packages/base-model)")
+    parser.add_argument("--chat-teacher", type=Path, help="the GGUF file of the conversation teacher")
     parser.add_argument("--tiny", action="store_true", help="the same code on a CPU in a minute or two")
     parser.add_argument("--seed", type=int, default=SHIPPED.seed, help="another seed is another corpus and another model (%(default)s made the shipped one)")
     options = parser.parse_args()
-    s, work, out = replace(TINY if options.tiny else SHIPPED, seed=options.seed), options.work, options.out
+    chosen = BY_NAME[options.settings]
+    s, work, out = replace(tiny(chosen) if options.tiny else chosen, seed=options.seed), options.work, options.out
     work.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
 
@@ -215,8 +241,8 @@ def main() -> None:
 
     tokenizer_file = work / "tokenizer.json"
     if not (work / "tokens.npy").exists():
-        texts, heldout = make_texts(s, options.teacher, pool, device)
-        bpe.train(texts[:: max(1, len(texts) // 80_000)], s.vocabulary).save(str(tokenizer_file))
+        texts, heldout = make_texts(s, work, options.teacher, options.chat_teacher, pool, device)
+        bpe.train(texts[:: max(1, len(texts) // 80_000)], s.vocabulary, s.tools).save(str(tokenizer_file))
         say("tokenizer")
         documents = encode_all(texts, tokenizer_file, pool)
         say(f"encoded {sum(map(len, documents)) / 1e6:.1f}M tokens")
@@ -229,11 +255,18 @@ def main() -> None:
 
     trainer = Trainer(s, device)
     say(f"{sum(p.numel() for p in trainer.model.parameters()) / 1e6:.2f}M parameters")
-    if not (work / "stable.pt").exists():
-        trainer.stable(stream, lambda row: (curve.append({"phase": "stable", **row}), say(row) if len(curve) % 5 == 1 else None))
-        torch.save(trainer.state(), work / "stable.pt")
+    last = s.stable_parts - 1
+    state_of = lambda part: work / ("stable.pt" if part == last else f"stable-{part}.pt")
+    for part in range(s.stable_parts):
+        if state_of(last).exists() or state_of(part).exists():
+            continue
+        if part > 0:
+            trainer.restore(torch.load(state_of(part - 1), map_location=device))
+            curve = json.loads((work / "curve.json").read_text())
+        trainer.stable(stream, part, lambda row: (curve.append({"phase": "stable", **row}), say(row) if len(curve) % 5 == 1 else None))
+        torch.save(trainer.state(), state_of(part))
         (work / "curve.json").write_text(json.dumps(curve))
-        say("stable phase done", curve[-1])
+        say("stable phase done" if part == last else f"part {part + 1} of {s.stable_parts} of the stable phase done", curve[-1])
     curve = json.loads((work / "curve.json").read_text())
     stable = torch.load(work / "stable.pt", map_location=device)
     decays(s, trainer, stable, stream, tokenizer_file, pool, device, work, curve)
@@ -262,7 +295,7 @@ def export(s: Settings, work: Path, out: Path, weights: dict, tried: list[dict],
     model.config.save_pretrained(work / "config")
     config = json.loads((work / "config" / "config.json").read_text())
     (work / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16", "rope_theta": 10000.0, "architectures": ["Qwen3ForCausalLM"]}, indent=2) + "\n")
-    bpe.write_config(work, s.context)
+    bpe.write_config(work, s.context, s.tools)
     (work / "generation_config.json").write_text(json.dumps(GENERATION, indent=2) + "\n")
     (work / "results.json").write_text(json.dumps(results, indent=1))
     (work / "curve.json").write_text(json.dumps(curve))

@@ -103,9 +103,13 @@ class Trainer:
                      "seconds": round(seconds, 1), "tokens": (step + 1) * s.batch * s.length})
                 total.zero_()
 
-    def stable(self, stream: Stream, log: Log) -> None:
+    def stable(self, stream: Stream, part: int, log: Log) -> None:
+        """One of `stable_parts` equal parts of the first phase."""
         s = self.settings
-        self.run(stream, s.stable_steps, lambda step: s.rate * min(1.0, (step + 1) / s.warmup_steps), s.seed + 1, log)
+        steps = s.stable_steps // s.stable_parts
+        before = part * steps
+        add = lambda row: log({**row, "step": row["step"] + before, "tokens": row["tokens"] + before * s.batch * s.length})
+        self.run(stream, steps, lambda step: s.rate * min(1.0, (before + step + 1) / s.warmup_steps), s.seed + 1 + 100 * part, add)
 
     def decay(self, stream: Stream, log: Log) -> None:
         s = self.settings
