@@ -235,3 +235,16 @@ it("options that are not usable are refused", () => {
   expect(() => connectMcp([server("good")], { maxTools: 0 })).toThrow("maxTools: must be a positive integer, got 0");
   expect(() => mcpEnv({ ...options, servers: [server("good")], check: 1 } as never)).toThrow("check");
 });
+
+it("without the SDK of the protocol, the entry loads, and a session says what to install", async () => {
+  vi.resetModules();
+  vi.doMock("@modelcontextprotocol/sdk/client/index.js", () => {
+    throw new Error("Cannot find package");
+  });
+  const { connectMcp: connect } = await import("./index.ts");
+  const error = await connect([server("good")])
+    .open(signal)
+    .catch((caught: unknown) => caught);
+  expect(error).toMatchObject({ code: "missing_peer", hint: "npm install @modelcontextprotocol/sdk" });
+  vi.doUnmock("@modelcontextprotocol/sdk/client/index.js");
+});

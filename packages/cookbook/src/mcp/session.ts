@@ -2,9 +2,9 @@
  * One session with one MCP server: starts or connects to it, lists its tools, calls them, and ends it. Everything that the server can size has a
  * bound here: the time of each call, the number and size of messages, of tools and of results. A server that breaks one is ended.
  */
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import type { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import type { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { ChatTool } from "@tinklet/models/chat";
 import { type Clock, TinkerError } from "@tinklet/sdk";
@@ -55,6 +55,29 @@ export class McpServerError extends TinkerError {
     super(`MCP server ${server}: ${problem}`, { code: "mcp_server", cause });
   }
 }
+
+/**
+ * The client of the protocol's SDK, an optional peer: loaded when a session opens, so that the recipes can be listed without it.
+ *
+ * @throws TinkerError `missing_peer` with the install command.
+ */
+async function loadSdk() {
+  try {
+    const [{ Client }, { StdioClientTransport }, { StreamableHTTPClientTransport }] = await Promise.all([
+      import("@modelcontextprotocol/sdk/client/index.js"),
+      import("@modelcontextprotocol/sdk/client/stdio.js"),
+      import("@modelcontextprotocol/sdk/client/streamableHttp.js"),
+    ]);
+    return { Client, StdioClientTransport, StreamableHTTPClientTransport };
+  } catch (cause) {
+    throw new TinkerError("MCP servers need the package @modelcontextprotocol/sdk, which is not installed.", {
+      code: "missing_peer",
+      hint: "npm install @modelcontextprotocol/sdk",
+      cause,
+    });
+  }
+}
+type Sdk = Awaited<ReturnType<typeof loadSdk>>;
 
 /** Longest name, description and schema of a tool, in characters: they become part of every prompt. */
 const [longestName, longestDescription, largestSchema] = [64, 2_000, 16_000];
@@ -109,12 +132,16 @@ export class McpSession {
 
   /** @throws {@link McpServerError}, after the server was ended; the signal's reason when aborted. */
   static async open(server: McpServer, limits: Limits, clock: Clock, signal?: AbortSignal): Promise<McpSession> {
-    const connection = new Connection(server, limits);
+    const sdk = await loadSdk();
+    const connection = new Connection(sdk, server, limits);
     // Validators of a server's schemas are not compiled: schemas can be built to take long.
     const accepted = {
       getValidator: () => (data: unknown) => ({ valid: true as const, data: data as never, errorMessage: undefined }),
     };
-    const client = new Client({ name: "tinklet", version: "1" }, { capabilities: {}, jsonSchemaValidator: accepted });
+    const client = new sdk.Client(
+      { name: "tinklet", version: "1" },
+      { capabilities: {}, jsonSchemaValidator: accepted },
+    );
     const begun = clock.monotonic();
     const left = () => {
       const ms = limits.startTimeoutMs - (clock.monotonic() - begun);
@@ -230,15 +257,16 @@ class Connection implements Transport {
   onerror?: (error: Error) => void;
   onmessage?: Transport["onmessage"];
   readonly #inner: StdioClientTransport | StreamableHTTPClientTransport;
+  readonly #process: StdioClientTransport | undefined;
+  readonly #http: StreamableHTTPClientTransport | undefined;
   #pid: number | undefined;
   #messages = 0;
 
-  constructor(server: McpServer, limits: Limits) {
+  constructor(sdk: Sdk, server: McpServer, limits: Limits) {
     this.label = labelOf(server);
-    this.#inner =
-      "url" in server
-        ? httpTransport(server, limits, (problem) => this.fail(problem))
-        : processTransport(server, limits);
+    if ("url" in server) this.#http = httpTransport(sdk, server, limits, (problem) => this.fail(problem));
+    else this.#process = processTransport(sdk, server, limits);
+    this.#inner = (this.#http ?? this.#process) as StdioClientTransport | StreamableHTTPClientTransport;
     this.#inner.onclose = () => {
       if (this.#pid !== undefined) running.delete(this.#pid);
       this.problem ??= "the connection was closed";
@@ -259,13 +287,12 @@ class Connection implements Transport {
 
   /** Streamable HTTP: set by the client after the handshake. */
   setProtocolVersion(version: string): void {
-    if (this.#inner instanceof StreamableHTTPClientTransport) this.#inner.setProtocolVersion(version);
+    this.#http?.setProtocolVersion(version);
   }
 
   async start(): Promise<void> {
     await this.#inner.start();
-    if (!(this.#inner instanceof StdioClientTransport)) return;
-    this.#pid = this.#inner.pid ?? undefined;
+    this.#pid = this.#process?.pid ?? undefined;
     if (this.#pid === undefined) return;
     watchExit();
     running.add(this.#pid);
@@ -277,7 +304,7 @@ class Connection implements Transport {
 
   /** Tells an HTTP server that the session is over; that it does not answer is no failure. */
   async endSession(): Promise<void> {
-    if (this.#inner instanceof StreamableHTTPClientTransport) await this.#inner.terminateSession().catch(() => {});
+    await this.#http?.terminateSession().catch(() => {});
   }
 
   close(): Promise<void> {
@@ -298,6 +325,7 @@ class Connection implements Transport {
 }
 
 function processTransport(
+  { StdioClientTransport }: Sdk,
   { command, args = [], env, cwd }: McpProcess,
   { maxMessageBytes }: Limits,
 ): StdioClientTransport {
@@ -313,6 +341,7 @@ function processTransport(
 }
 
 function httpTransport(
+  { StreamableHTTPClientTransport }: Sdk,
   { url, headers }: McpUrl,
   limits: Limits,
   fail: (problem: string) => void,
