@@ -158,6 +158,35 @@ describe("mcpEnv", () => {
     http.closeAllConnections();
     await new Promise((resolve) => http.close(resolve));
   });
+
+  it("does not wait for an HTTP server that does not answer at the end of its session", async () => {
+    const results: Record<string, object> = {
+      initialize: {
+        protocolVersion: "2025-06-18",
+        capabilities: { tools: {} },
+        serverInfo: { name: "deaf", version: "1" },
+      },
+      "tools/list": { tools: [] },
+    };
+    const methods: (string | undefined)[] = [];
+    const http = createServer((request, response) => {
+      methods.push(request.method);
+      if (request.method === "GET") return response.writeHead(405).end();
+      if (request.method === "DELETE") return undefined;
+      return request.once("data", (body) => {
+        const { id, method } = JSON.parse(String(body)) as { id?: number; method: string };
+        if (id === undefined) return response.writeHead(202).end();
+        response.writeHead(200, { "content-type": "application/json", "mcp-session-id": "one" });
+        return response.end(JSON.stringify({ jsonrpc: "2.0", id, result: results[method] }));
+      });
+    });
+    await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+    const env = await opened([{ url: `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp` }]);
+    await env.close?.();
+    expect(methods).toContain("DELETE");
+    http.closeAllConnections();
+    await new Promise((resolve) => http.close(resolve));
+  });
 });
 
 describe("a server that fails ends the rollout", () => {

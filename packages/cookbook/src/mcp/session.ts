@@ -41,7 +41,7 @@ export interface McpLimits {
   readonly maxTools?: number;
   /** Result of one call, in characters; the rest is cut and marked. @defaultValue 4,000 */
   readonly maxResultChars?: number;
-  /** Largest message of a server, in bytes. @defaultValue 1 MiB */
+  /** Largest message of a server, in bytes; over HTTP, largest response. @defaultValue 1 MiB */
   readonly maxMessageBytes?: number;
   /** Messages of a server in one session. @defaultValue 10,000 */
   readonly maxMessages?: number;
@@ -202,9 +202,15 @@ export class McpSession {
 
   /** Ends the session, and a process with it. */
   async close(): Promise<void> {
-    const cancel = this.#clock.timer(graceMs, () => this.#connection.kill());
+    let cancel = () => {};
+    const isLate = new Promise<void>((resolve) => {
+      cancel = this.#clock.timer(graceMs, () => {
+        this.#connection.kill();
+        resolve();
+      });
+    });
     try {
-      await this.#connection.endSession();
+      await Promise.race([this.#connection.endSession(), isLate]);
       await this.#client.close().catch(() => {});
     } finally {
       cancel();
