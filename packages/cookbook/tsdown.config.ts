@@ -13,13 +13,25 @@ const common: UserConfig = {
 
 export default defineConfig([
   // Figures have an entry of their own, which a page can bundle: they need no SDK and no files.
-  { ...common, entry: { index: "src/index.ts", figures: "src/figures.ts" }, clean: true },
+  {
+    ...common,
+    entry: { index: "src/index.ts", figures: "src/figures.ts", "mcp/index": "src/mcp/index.ts" },
+    clean: true,
+  },
+  // The thread of the sandbox, which is a file of its own.
+  {
+    ...common,
+    entry: { "code/sandbox-worker": "src/code/sandbox-worker.mjs" },
+    dts: false,
+    sourcemap: false,
+    clean: false,
+  },
   // Each recipe by itself, importing the package by its name, as a user's copy does.
   {
     ...common,
     entry: ["recipes/*.ts"],
     outDir: "dist/recipes",
-    deps: { neverBundle: [/^@tinklet\/cookbook$/] },
+    deps: { neverBundle: [/^@tinklet\/cookbook(\/mcp)?$/] },
     sourcemap: false,
     clean: false,
   },

@@ -8,6 +8,7 @@ const suites = {
   server: ["./server/server-interop.mjs"],
   cli: ["./cli/cli-interop.mjs"],
   cookbook: ["./cookbook/cookbook-interop.mjs"],
+  environments: ["./environments/environments.mjs"],
   loggers: ["./loggers/loggers-interop.mjs"],
   chat: ["./chat/clients.mjs"],
   tools: ["./tools/tools.mjs"],

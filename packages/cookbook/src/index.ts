@@ -2,6 +2,15 @@
 
 export { seededRandom } from "@tinklet/wire/entropy";
 export type { Sampler, Scorer, Service, TrainedStep, Trainer } from "./clients.ts";
+export { type CodeEnvOptions, codeEnv, programIn } from "./code/code-env.ts";
+export {
+  type CodeTest,
+  createSandbox,
+  type GradedProgram,
+  type Sandbox,
+  type SandboxOptions,
+  type TestOutcome,
+} from "./code/sandbox.ts";
 export { type BeforeStep, budget, type PlannedStep, plannedStep, spentBy, type TokenCounts } from "./cost/budget.ts";
 export {
   type DataSummary,
@@ -214,6 +223,12 @@ export {
   type TeacherTargetsOptions,
   teacherTargets,
 } from "./loops/teacher-targets.ts";
+export { type OpenEnvOptions, openEnv } from "./openenv/open-env.ts";
+export {
+  OpenEnvError,
+  type OpenEnvResult,
+  type OpenEnvTransport,
+} from "./openenv/session.ts";
 export { derivedSeed, permutation } from "./random.ts";
 export {
   defineRecipe,

@@ -4,6 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import {
+  guessingGame,
+  type OpenEnvServer,
+  startOpenEnvServer,
+} from "../../../packages/cookbook/src/testing/open-env-server.ts";
 import { serve } from "../../../packages/server/src/index.ts";
 import { fakeEngine } from "../../../packages/server/src/testing/fake-engine.ts";
 
@@ -17,11 +22,13 @@ const blocks = [...guide.matchAll(/^## (.+)\n(?:(?!^## )[\s\S])*?^```ts\n([\s\S]
 const baseModel = "tinklet/base";
 const work = mkdtempSync(join(tmpdir(), "tinklet-guide-"));
 let server: Awaited<ReturnType<typeof serve>>;
+let game: OpenEnvServer;
 
 beforeAll(async () => {
   const tokenizerId = join(root, "packages/base-model");
   const open = async () => fakeEngine({ vocabSize: 4096, contextLength: 1024 });
   server = await serve({ models: [{ name: baseModel, open, tokenizerId }], port: 0, log: "off" });
+  game = await startOpenEnvServer(guessingGame);
   vi.stubEnv("TINKER_BASE_URL", server.url);
   vi.stubEnv("TINKER_API_KEY", "tml-guide");
   mkdirSync(written, { recursive: true });
@@ -31,6 +38,7 @@ beforeAll(async () => {
 afterAll(async () => {
   vi.unstubAllEnvs();
   vi.restoreAllMocks();
+  await game?.close();
   await server?.close();
   rmSync(work, { recursive: true, force: true });
   rmSync(written, { recursive: true, force: true });
@@ -38,7 +46,17 @@ afterAll(async () => {
 
 it("has a block for each thing that a user brings", () => {
   expect(blocks.map(([heading]) => heading)).toEqual(
-    expect.arrayContaining(["My data", "My reward", "My teacher", "My environment", "Evaluations", "Loggers"]),
+    expect.arrayContaining([
+      "My data",
+      "My reward",
+      "My teacher",
+      "My environment",
+      "My tests",
+      "My MCP servers",
+      "My OpenEnv server",
+      "Evaluations",
+      "Loggers",
+    ]),
   );
   expect(blocks.length).toBe(guide.match(/^```ts$/gm)?.length);
 });
@@ -51,7 +69,8 @@ it.each(blocks.filter(([heading]) => !notRun.includes(heading)))("%s runs", asyn
   vi.spyOn(console, "log").mockImplementation((...words) => void said.push(words));
   const file = join(written, `${heading.toLowerCase().replaceAll(" ", "-")}.ts`);
   const local = code.replaceAll("Qwen/Qwen3-8B", baseModel);
-  const placed = local.replaceAll('"runs/', `"${work}/runs/`).replaceAll('"data.jsonl"', `"${work}/data.jsonl"`);
+  const ended = local.replaceAll("http://127.0.0.1:8000", game.url);
+  const placed = ended.replaceAll('"runs/', `"${work}/runs/`).replaceAll('"data.jsonl"', `"${work}/data.jsonl"`);
   writeFileSync(file, `${placed}\nawait service.close();\n`);
   await import(/* @vite-ignore */ file);
   expect(said.length).toBeGreaterThan(0);

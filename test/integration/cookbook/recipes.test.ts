@@ -46,9 +46,19 @@ it("a recipe that may cost nothing stops before its first step, and says so", as
   expect(result).toEqual({ stopped: expect.stringMatching(/more than the \$0 allowed/) });
 });
 
-it("there are eleven", () => {
+it("there are thirteen", () => {
   expect(names).toEqual([
-    ...["dpo", "eval", "guess-number", "math-rl", "on-policy-distillation", "prompt-distillation", "reward-model"],
+    ...[
+      "code-rl",
+      "dpo",
+      "eval",
+      "guess-number",
+      "math-rl",
+      "mcp",
+      "on-policy-distillation",
+      "prompt-distillation",
+      "reward-model",
+    ],
     ...["rlhf", "self-play", "sft", "tool-use"],
   ]);
 });
@@ -59,7 +69,9 @@ describe.each(names)("%s", (name) => {
     expect(text.split("\n").length).toBeLessThanOrEqual(121);
     expect(text).toMatch(/^\/\*\*/);
     const imported = [...text.matchAll(/from "([^"]+)"/g)].map(([, from]) => from);
-    expect(imported.filter((from) => !["@tinklet/cookbook", "@tinklet/sdk"].includes(from ?? ""))).toEqual([]);
+    expect(
+      imported.filter((from) => !/^(node:module|@tinklet\/(cookbook|cookbook\/mcp|sdk))$/.test(from ?? "")),
+    ).toEqual([]);
     const { about, metric } = await loadRecipe(name);
     expect([about.length, metric.length].every((length) => length > 10 && length < 120)).toBe(true);
   });

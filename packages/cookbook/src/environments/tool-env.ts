@@ -1,7 +1,8 @@
 /** Problems in which the model may call tools before it answers. */
+import type { ChatMessage } from "@tinklet/models/chat";
 import { InvalidInputError } from "@tinklet/sdk";
 import type { EnvGroup } from "./env.ts";
-import { type MessageStep, messageEnvs } from "./message-env.ts";
+import { type MessageEnv, type MessageStep, messageEnvs } from "./message-env.ts";
 import type { ProblemOptions } from "./problem-env.ts";
 import { callTools, type Tool } from "./tools.ts";
 
@@ -28,24 +29,34 @@ export function toolEnv(options: ToolEnvOptions): EnvGroup {
     throw new InvalidInputError("tools", "must not be empty; a question without tools is problemEnv");
   const messages = typeof question === "string" ? [{ role: "user", content: question }] : question;
   const definitions = tools.map(({ definition }) => definition);
-  return messageEnvs(name ?? String(messages.at(-1)?.content), { ...conversation, tools: definitions }, () => {
-    let [rounds, called, errors] = [0, 0, 0];
-    return {
-      initialMessages: () => messages,
-      async step(reply, signal): Promise<MessageStep> {
-        if (reply.toolCalls.length > 0 && rounds < maxCalls) {
-          rounds += 1;
-          called += reply.toolCalls.length;
-          const answers = await callTools(tools, reply.toolCalls, signal);
-          errors += answers.filter(({ isError }) => isError).length;
-          const results = answers.map(({ name: of, content }) => ({ role: "tool", name: of, content }));
-          return { reward: 0, done: false, messages: results };
-        }
-        const verdict = await check(reply.text.trim(), reply);
-        const { reward, metrics = {} } = typeof verdict === "object" ? verdict : { reward: Number(verdict) };
-        const figures = { tool_calls: called, tool_errors: errors, ...metrics };
-        return { reward: reward + errors * errorReward, done: true, metrics: figures };
-      },
-    };
-  });
+  return messageEnvs(name ?? String(messages.at(-1)?.content), { ...conversation, tools: definitions }, () =>
+    toolEpisode({ tools, messages, check, maxCalls, errorReward }),
+  );
+}
+
+/** What an episode with tools needs. */
+interface ToolEpisode extends Required<Pick<ToolEnvOptions, "tools" | "check" | "maxCalls" | "errorReward">> {
+  readonly messages: readonly ChatMessage[];
+}
+
+/** One episode in which the model may call tools before it answers. */
+export function toolEpisode({ tools, messages, check, maxCalls, errorReward }: ToolEpisode): MessageEnv {
+  let [rounds, called, errors] = [0, 0, 0];
+  return {
+    initialMessages: () => messages,
+    async step(reply, signal): Promise<MessageStep> {
+      if (reply.toolCalls.length > 0 && rounds < maxCalls) {
+        rounds += 1;
+        called += reply.toolCalls.length;
+        const answers = await callTools(tools, reply.toolCalls, signal);
+        errors += answers.filter(({ isError }) => isError).length;
+        const results = answers.map(({ name: of, content }) => ({ role: "tool", name: of, content }));
+        return { reward: 0, done: false, messages: results };
+      }
+      const verdict = await check(reply.text.trim(), reply);
+      const { reward, metrics = {} } = typeof verdict === "object" ? verdict : { reward: Number(verdict) };
+      const figures = { tool_calls: called, tool_errors: errors, ...metrics };
+      return { reward: reward + errors * errorReward, done: true, metrics: figures };
+    },
+  };
 }
