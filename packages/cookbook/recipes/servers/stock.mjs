@@ -1,5 +1,5 @@
 /**
- * A small MCP server over standard input and output, for the recipe `mcp`: one tool, which counts the things in a shop. Written out, so that
+ * A small MCP server over standard input and output, to try `mcpEnv` with: one tool, which counts the things in a shop. Written out, so that
  * it starts at once and needs no package; a server of your own is easier with `McpServer` of `@modelcontextprotocol/sdk`.
  */
 import { createInterface } from "node:readline";

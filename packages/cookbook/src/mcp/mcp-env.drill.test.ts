@@ -23,16 +23,21 @@ const isAlive = (pid: number) => {
   }
 };
 
+/** Groups of eight rollouts; fewer on a machine with little memory, with `MCP_GROUPS`. */
+const count = Number(process.env["MCP_GROUPS"] ?? 25);
+
 it("200 parallel rollouts with servers that work, hang, die and flood leave no process", async () => {
   const work = await mkdtemp(join(tmpdir(), "tinklet-mcp-drill-"));
   const tokenizer = await loadTokenizer(fileURLToPath(new URL("../../../base-model", import.meta.url)));
   const chat = createChat(tokenizer);
   const pidFile = join(work, "pids");
   const modes = ["good", "hangs", "dies", "floods"];
-  const groups = Array.from({ length: 25 }, (_, index) => {
+  const groups = Array.from({ length: count }, (_, index) => {
     const mode = modes[index % modes.length] as string;
     const server = { command: process.execPath, args: [program, mode], env: { PID_FILE: pidFile } };
-    const servers = connectMcp([server], { callTimeoutMs: 2_000, startTimeoutMs: 120_000 });
+    // Only servers that hang reach this limit; the others answer late where 200 processes share two cores.
+    const callTimeoutMs = mode === "hangs" ? 2_000 : 200_000;
+    const servers = connectMcp([server], { callTimeoutMs, startTimeoutMs: 200_000 });
     const task = { chat, tokenizer, servers, task: `${mode} ${index}`, maxTokens: 40, name: mode };
     return mcpEnv({ ...task, grade: (answer) => answer === "5" });
   });
@@ -48,11 +53,11 @@ it("200 parallel rollouts with servers that work, hang, die and flood leave no p
   } as const;
   const { groups: finished, failed } = await rolloutGroups(groups, { ...options, sampler });
   expect(finished.map(({ name, totalRewards }) => [name, ...new Set(totalRewards)])).toEqual(
-    Array(7).fill(["good", 1]),
+    Array(Math.ceil(count / 4)).fill(["good", 1]),
   );
-  expect(failed.length).toBeGreaterThanOrEqual(18);
+  expect(failed.length).toBeGreaterThanOrEqual(count - Math.ceil(count / 4));
   const pids = readFileSync(pidFile, "utf8").trim().split("\n").map(Number);
-  expect(pids).toHaveLength(200);
+  expect(pids).toHaveLength(8 * count);
   await vi.waitUntil(() => pids.every((pid) => !isAlive(pid)), { timeout: 60_000 });
   await rm(work, { recursive: true, force: true });
 });

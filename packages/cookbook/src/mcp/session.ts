@@ -57,7 +57,7 @@ export class McpServerError extends TinkerError {
 }
 
 /**
- * The client of the protocol's SDK, an optional peer: loaded when a session opens, so that the recipes can be listed without it.
+ * The client of the protocol's SDK, an optional peer: loaded when a session opens, so that the entry can be imported without it.
  *
  * @throws TinkerError `missing_peer` with the install command.
  */

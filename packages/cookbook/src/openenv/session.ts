@@ -3,7 +3,6 @@
  * HTTP. Replies are bounded in time and size and checked before they are used.
  */
 import { type Clock, InvalidInputError, TinkerError } from "@tinklet/sdk";
-import { Agent, WebSocket } from "undici";
 
 /** What an environment returns for a reset or a step. */
 export interface OpenEnvResult {
@@ -113,6 +112,7 @@ interface Message {
 
 async function socketSession(url: URL, transport: Transport, signal?: AbortSignal): Promise<OpenEnvSession> {
   const { headers, callTimeoutMs, maxReplyBytes, clock } = transport;
+  const { Agent, WebSocket } = await import("undici"); // loaded only by programs that need it
   const address = new URL("ws", url);
   address.protocol = url.protocol === "https:" ? "wss:" : "ws:";
   signal?.throwIfAborted();
