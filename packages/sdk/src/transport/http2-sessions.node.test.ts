@@ -165,7 +165,7 @@ it("M-801: maxSockets.retrieve limits the requests in flight; the others wait fo
   expect(opened.sessions).toBe(2);
 });
 
-it("waits while the server allows no stream, with no more sessions than HTTP/1.1 would have sockets", async () => {
+it("waits while the server allows no stream, with no further sessions than HTTP/1.1 would have sockets", async () => {
   const { url, sessions, answerAll, arrived, opened, held } = await serve({ settings: { maxConcurrentStreams: 0 } });
   const calls = asks(exchange({ retrieve: 2 }), url, 3);
   await vi.waitFor(() => expect(sessions.size).toBe(2), { interval: 5 });
