@@ -134,16 +134,19 @@ describe("docs/your-project.md", () => {
   });
 });
 
-it.each(["README.md", "docs/your-project.md", "docs/traces.md"])("every command in %s can be called like that", async (page) => {
-  const calls = [...read(page).matchAll(/^npx tinklet (.*?)( +#.*)?$/gm)].map(([, words]) => words as string);
-  expect(calls.length).toBeGreaterThan(2);
-  for (const words of calls) {
-    const args = [...words.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => (quoted ?? plain) as string);
-    const { command, rest } = findCommand(args);
-    expect(command, words).toBeDefined();
-    expect(() => parseInput(specs.get(command) as Command, rest), words).not.toThrow();
-  }
-});
+it.each(["README.md", "docs/your-project.md", "docs/traces.md"])(
+  "every command in %s can be called like that",
+  async (page) => {
+    const calls = [...read(page).matchAll(/^npx tinklet (.*?)( +#.*)?$/gm)].map(([, words]) => words as string);
+    expect(calls.length).toBeGreaterThan(2);
+    for (const words of calls) {
+      const args = [...words.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => (quoted ?? plain) as string);
+      const { command, rest } = findCommand(args);
+      expect(command, words).toBeDefined();
+      expect(() => parseInput(specs.get(command) as Command, rest), words).not.toThrow();
+    }
+  },
+);
 
 it("every command's help is in docs/cli.md, word for word", async () => {
   const page = read("docs/cli.md");
