@@ -1,7 +1,13 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: { index: "src/index.ts", "worker/worker": "src/worker/worker.ts" },
+  entry: {
+    index: "src/index.ts",
+    errors: "src/errors.ts",
+    "worker/worker": "src/worker/worker.ts",
+    "browser/index": "src/browser/index.ts",
+    "browser/worker": "src/browser/worker.ts",
+  },
   format: "esm",
   platform: "node",
   fixedExtension: false, // .js, as package.json says

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { readConfig } from "../config/read-config.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
-import { type PeftAdapter, peftBounds, readPeft, writePeft } from "./peft.ts";
+import { readPeft, writePeft } from "./peft.ts";
+import { type PeftAdapter, peftBounds } from "./peft-format.ts";
 
 const config = readConfig({
   model_type: "llama",
