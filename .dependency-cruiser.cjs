@@ -27,7 +27,7 @@ module.exports = {
     layer(
       "models-are-below",
       "^packages/models/src",
-      "^packages/(wire|sdk|tinklet|engine|server|cookbook|ai|studio|conformance)/",
+      "^packages/(wire|sdk|tinklet|engine|server|cookbook|ai|studio|conformance|browser)/",
     ),
     layer("sdk-knows-no-server", "^packages/sdk/src", "^packages/(?!sdk/|wire/|models/)"),
     layer("engine-stands-alone", "^packages/engine/src", "^packages/(?!engine/|models/)"),
@@ -37,7 +37,7 @@ module.exports = {
       comment: "a browser build of the engine must stay one step away",
       severity: "error",
       from: {
-        path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample|constrain)/",
+        path: "^packages/engine/src/((graph|onnx|runtime|model|train|sample|constrain|browser)/|(core|create-core|memory-plan|next-turn)\\.ts)",
         pathNot: "\\.test\\.ts$",
       },
       to: { dependencyTypes: ["core"] },
@@ -47,20 +47,34 @@ module.exports = {
       comment: "the entry . of @tinklet/models needs Node; its types do not",
       severity: "error",
       from: {
-        path: "^packages/engine/src/(graph|onnx|runtime|model|train|sample|constrain)/",
+        path: "^packages/engine/src/((graph|onnx|runtime|model|train|sample|constrain|browser)/|(core|create-core|memory-plan|next-turn)\\.ts)",
         pathNot: "\\.test\\.ts$",
       },
       to: { path: "^packages/models/src/index\\.ts$", dependencyTypesNot: ["type-only"] },
     },
     {
       name: "light-entries-without-node",
-      comment: "tokenizer, chat and config of @tinklet/models work in a browser",
+      comment:
+        "tokenizer, chat, config and bytes of @tinklet/models work in a browser; a test bundles those of engine and server",
       severity: "error",
-      from: { path: "^packages/models/src/(tokenizer|chat|config)/index\\.ts$" },
+      from: { path: "^packages/models/src/(tokenizer|chat|config|bytes)/index\\.ts$" },
       to: {
         path: "^(node:)?(fs|fs/promises|path|os|crypto|module|url|timers/promises|worker_threads|process)$",
         reachable: true,
       },
+    },
+    {
+      name: "browser-without-node",
+      comment: "@tinklet/browser runs in a page, and takes the entries without Node; types may come from others",
+      severity: "error",
+      from: { path: "^packages/browser/src/(?!testing/)", pathNot: "\\.test\\.ts$" },
+      to: { dependencyTypes: ["core"] },
+    },
+    {
+      name: "browser-takes-light-entries",
+      severity: "error",
+      from: { path: "^packages/browser/src/(?!testing/)", pathNot: "\\.test\\.ts$" },
+      to: { path: "^packages/(models|engine|server)/src/index\\.ts$", dependencyTypesNot: ["type-only"] },
     },
     layer("server-queue-is-below", "^packages/server/src/queue/", "^packages/server/src/(http/|serve|server|local)"),
     layer("server-store-is-below", "^packages/server/src/store/", "^packages/server/src/(http|queue)/"),

@@ -15,6 +15,7 @@ for (const name of [
   "ai",
   "studio",
   "conformance",
+  "browser",
   "tinklet",
 ]) {
   const cwd = `${root}packages/${name}`;

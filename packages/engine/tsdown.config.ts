@@ -1,15 +1,21 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: { index: "src/index.ts", "worker/worker": "src/worker/worker.ts" },
+  entry: {
+    index: "src/index.ts",
+    errors: "src/errors.ts",
+    "worker/worker": "src/worker/worker.ts",
+    "browser/index": "src/browser/index.ts",
+    "browser/worker": "src/browser/worker.ts",
+  },
   format: "esm",
-  platform: "node",
+  platform: "neutral", // "node" adds an import of node:module to chunks that the entries for browsers share
   fixedExtension: false, // .js, as package.json says
   target: "es2022",
   dts: true,
   banner: { dts: '/// <reference lib="esnext.disposable" />' }, // what `await using` needs, for projects that name no `lib`
   sourcemap: true,
   clean: true,
-  deps: { neverBundle: ["esbuild"] },
+  deps: { neverBundle: ["esbuild", /^node:/] },
   inputOptions: { checks: { pluginTimings: false } },
 });

@@ -6,6 +6,7 @@ export default defineConfig({
     "tokenizer/index": "src/tokenizer/index.ts",
     "chat/index": "src/chat/index.ts",
     "config/index": "src/config/index.ts",
+    "bytes/index": "src/bytes/index.ts",
   },
   format: "esm",
   platform: "neutral", // the entries without node: run in a browser

@@ -96,3 +96,7 @@ export function listOf(value: unknown, label: string): readonly unknown[] {
   if (!Array.isArray(value)) fail(label, "a list", value);
   return value;
 }
+
+/** Whether two byte arrays have the same contents; without `Buffer`, which is not in browsers. */
+export const sameBytes = (one: Uint8Array, other: Uint8Array): boolean =>
+  one.length === other.length && one.every((byte, at) => byte === other[at]);

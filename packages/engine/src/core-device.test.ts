@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EngineCore } from "./core.ts";
 import type { LoadedModel } from "./model/load.ts";
+import { modelFolders } from "./model-folders.ts";
 import type { Device } from "./runtime/device.ts";
 import { createDeviceRuntime } from "./runtime/device-runtime.ts";
 import { createInterpreterDevice } from "./runtime/interpreter-device.ts";
@@ -34,6 +35,7 @@ const coreOn = (model: LoadedModel, device: Device): EngineCore =>
     adapterBytes: 1e8,
     contextLength: 64,
     maxBatch: 4,
+    folders: modelFolders(),
     loadTokenizer: () => Promise.reject(new Error("no tokenizer")),
     info: { origin: "tiny", eosTokenIds: [], vocabSize: model.config.vocabSize } as Partial<ModelInfo> as ModelInfo,
   });

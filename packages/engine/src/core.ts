@@ -3,17 +3,17 @@
  * the other in call order; sampling runs between them, one token at a time. The worker, its messages and signals are in `engine.ts` and
  * `worker/`.
  */
-import { readPeft, writePeft, writeTokenizer } from "@tinklet/models";
 import { readConfig } from "@tinklet/models/config";
 import type { ChatMessage, Tokenizer } from "@tinklet/models/tokenizer";
 import type { Adapter, AdapterWeights } from "./adapter/adapter.ts";
 import { AdapterStore } from "./adapter/adapter-store.ts";
-import { writeMerged } from "./adapter/merge.ts";
 import { exportState } from "./adapter/state.ts";
 import { createCompiler } from "./constrain/constraint.ts";
 import { EngineError } from "./errors.ts";
 import type { MemoryPlan } from "./memory-plan.ts";
 import type { LoadedModel } from "./model/load.ts";
+import type { ModelFolders } from "./model-folders.ts";
+import { nextTurn } from "./next-turn.ts";
 import type { Runtime } from "./runtime/runtime.ts";
 import { type SampleHandle, Sampler } from "./sample/sampler.ts";
 import { DeviceAdapters } from "./train/device-adapters.ts";
@@ -43,8 +43,10 @@ export interface CoreOptions extends MemoryPlan {
   readonly model: LoadedModel;
   readonly runtime: Runtime;
   readonly info: ModelInfo;
-  /** The model's folder or GGUF file; absent for a model that exists only in memory. */
-  readonly path?: string | undefined;
+  /** Reads and writes folders; absent in a browser, where `savePeft`, `readPeft` and `saveMerged` fail. */
+  readonly folders?: ModelFolders;
+  /** Memory of the process; absent where the platform does not report it. */
+  readonly residentBytes?: () => number;
   readonly contextLength: number;
   readonly maxBatch: number;
   readonly loadTokenizer: () => Promise<Tokenizer>;
@@ -86,7 +88,7 @@ export class EngineCore {
       activationBytes,
       contextLength,
       beforeRun: async () => {
-        await letMessagesIn();
+        await nextTurn(); // messages (calls, cancellations, close) are received
         if (this.#closing) throw closed();
       },
     });
@@ -132,7 +134,7 @@ export class EngineCore {
       const start = performance.now();
       while (!this.#closing && this.#sampler.busy) {
         await this.#sampler.step();
-        await letMessagesIn();
+        await nextTurn(); // messages (calls, cancellations, close) are received
         await this.#runLight();
         if (this.#queue.length > 0 && performance.now() - start > samplingSliceMs) break;
       }
@@ -205,27 +207,31 @@ export class EngineCore {
     });
   }
 
-  savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {
-    return this.#enqueue(async () => {
-      await writePeft(folder, exportState(await this.#onHost(this.#adapters.weights(id)!)), this.info.origin);
-      if (this.#options.path !== undefined) await writeTokenizer(this.#options.path, folder);
+  /** @throws EngineError where there are no files. */
+  get #folders(): ModelFolders {
+    const { folders } = this.#options;
+    if (folders) return folders;
+    throw new EngineError("no_files", "there are no folders in a browser", {
+      hint: "use exportState and importState, and peftFiles and readPeftFiles of @tinklet/models/bytes",
     });
   }
 
+  savePeft(id: AdapterId | SnapshotId, folder: string): Promise<void> {
+    return this.#enqueue(async () =>
+      this.#folders.writePeft(folder, exportState(await this.#onHost(this.#adapters.weights(id)!)), this.info.origin),
+    );
+  }
+
   readPeft(folder: string): Promise<AdapterState> {
-    return this.#enqueue(() => readPeft(folder, { config: readConfig(this.info.config) }));
+    return this.#enqueue(() => this.#folders.readPeft(folder, { config: readConfig(this.info.config) }));
   }
 
   saveMerged(id: AdapterId | SnapshotId, folder: string): Promise<void> {
-    return this.#enqueue(async () =>
-      writeMerged({
-        ...this.#options,
-        adapter: await this.#onHost(this.#adapters.weights(id)!),
-        config: this.info.config,
-        path: this.#options.path,
-        folder,
-      }),
-    );
+    return this.#enqueue(async () => {
+      const { model, runtime } = this.#options;
+      const adapter = await this.#onHost(this.#adapters.weights(id)!);
+      await this.#folders.writeMerged({ model, runtime, adapter, config: this.info.config, folder });
+    });
   }
 
   // ---- training
@@ -301,7 +307,7 @@ export class EngineCore {
     return Promise.resolve({
       weightsBytes: this.#options.model.bytes,
       adaptersBytes: this.#adapters.bytes + (this.#onDevice?.bytes ?? 0),
-      residentBytes: process.memoryUsage.rss(),
+      residentBytes: this.#options.residentBytes?.() ?? 0,
       ...this.#sampler.stats,
     });
   }
@@ -325,6 +331,3 @@ export class EngineCore {
 }
 
 const closed = (): EngineError => new EngineError("closed", "the engine is closed");
-
-/** Yields to the event loop, so that messages (calls, cancellations, close) are received. */
-const letMessagesIn = (): Promise<void> => new Promise((resume) => setImmediate(resume));

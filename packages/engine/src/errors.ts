@@ -14,10 +14,13 @@ export {
 } from "@tinklet/models/config";
 
 /** Base class of the engine's own errors. */
-export class EngineError extends ModelError {}
+export class EngineError extends ModelError {
+  override name = "EngineError";
+}
 
 /** Invalid input from the caller; `field` is the path of the value, for example `data[3].lossFnInputs.weights`. */
 export class InputError extends EngineError {
+  override name = "InputError";
   readonly field: string;
 
   constructor(field: string, message: string, options: { code?: string; hint?: string; cause?: unknown } = {}) {
@@ -28,6 +31,7 @@ export class InputError extends EngineError {
 
 /** A response format whose grammar exceeds the work or memory limit of one request; `used` and `limit` are in steps or bytes. */
 export class GrammarTooLargeError extends InputError {
+  override name = "GrammarTooLargeError";
   readonly used: number;
   readonly limit: number;
 
@@ -40,6 +44,7 @@ export class GrammarTooLargeError extends InputError {
 
 /** The work does not fit the memory budget; reported before it starts. */
 export class MemoryError extends EngineError {
+  override name = "MemoryError";
   readonly neededBytes?: number;
   readonly budgetBytes?: number;
 
@@ -55,6 +60,7 @@ export class MemoryError extends EngineError {
  * until the engine is opened again; `no_device`: no device of the requested kind.
  */
 export class DeviceError extends EngineError {
+  override name = "DeviceError";
   constructor(
     code: "device_memory" | "device_lost" | "no_device",
     message: string,

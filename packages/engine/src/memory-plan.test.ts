@@ -1,7 +1,8 @@
 /** The division of a memory budget, and budgets that are too small. */
 import { describe, expect, it } from "vitest";
+import { defaultMemoryBudget } from "./default-memory-budget.ts";
 import { MemoryError } from "./errors.ts";
-import { defaultMemoryBudget, longestCached, planMemory } from "./memory-plan.ts";
+import { longestCached, planMemory } from "./memory-plan.ts";
 import { KvCache } from "./sample/kv-cache.ts";
 import { tinyConfig } from "./testing/tiny-model.ts";
 

@@ -2,22 +2,12 @@
  * Divides the memory budget: weights first, then what programs hold besides them; the rest is divided into fixed shares for activations,
  * caches and adapters. Shares do not depend on current use, so that the same call always succeeds or always fails.
  */
-import { totalmem } from "node:os";
 import { type ModelConfig, weightShapes } from "@tinklet/models/config";
 import { MemoryError } from "./errors.ts";
-import { nativeHint, wasmBytes } from "./runtime/ort.ts";
+import { nativeHint, wasmBytes } from "./runtime/ort-runtime.ts";
 import type { Packing } from "./sample/extender.ts";
 import { KvCache } from "./sample/kv-cache.ts";
 import type { Precision, RuntimeName } from "./types.ts";
-
-/** Default share of the machine's memory. */
-const defaultShare = 0.8;
-
-/** The default budget: a share of the machine's memory, or of the container's limit if that is lower. */
-export function defaultMemoryBudget(machine = totalmem(), container = process.constrainedMemory()): number {
-  const limit = container !== undefined && container > 0 ? Math.min(machine, container) : machine;
-  return Math.floor(limit * defaultShare);
-}
 
 /**
  * Weights up to these sizes are also kept packed (in the layout of the fastest products). Packing costs memory and a few seconds per
@@ -56,13 +46,21 @@ export function weightsBytesOf(config: ModelConfig, precision: Precision = "floa
   return bytes;
 }
 
+export interface PlanInputs {
+  readonly weightsBytes: number;
+  readonly budget: number;
+  readonly runtime: RuntimeName | "device";
+  /** The fix for a model that is too large for WebAssembly. @defaultValue the native runtime */
+  readonly wasmHint?: string | undefined;
+}
+
 /**
  * Divides the budget.
  * @throws MemoryError if weights and programs leave less than a tenth of their size.
  */
 export function planMemory(
   source: string,
-  { weightsBytes, budget, runtime }: { weightsBytes: number; budget: number; runtime: RuntimeName | "device" },
+  { weightsBytes, budget, runtime, wasmHint = nativeHint }: PlanInputs,
 ): MemoryPlan {
   const isWasm = runtime === "wasm";
   const fits = (bytes: number, limit: number): boolean => bytes * 1.1 <= limit;
@@ -72,7 +70,7 @@ export function planMemory(
     throw new MemoryError(`${weights}, and WebAssembly's 4 GiB have room for at most ${largest} MB`, {
       neededBytes: weightsBytes,
       budgetBytes: largest * 1e6,
-      hint: nativeHint,
+      hint: wasmHint,
     });
   }
   const fixed = isWasm ? (1 + wasmPrograms) * weightsBytes : weightsBytes;

@@ -1,17 +1,18 @@
-/** Opens a model on the current thread: runtime, weights, tokenizer, and the context length that fits in memory. */
+/** Opens a model on the current thread of Node: finds its files and its runtime. */
 import { availableParallelism } from "node:os";
 import { type DownloadProgress, openModel } from "@tinklet/models";
-import { countParameters, endOfTextIds, type ModelConfig, readConfig } from "@tinklet/models/config";
-import { EngineCore } from "./core.ts";
+import { readConfig } from "@tinklet/models/config";
+import type { EngineCore } from "./core.ts";
+import { createCore } from "./create-core.ts";
+import { defaultMemoryBudget } from "./default-memory-budget.ts";
 import { openDevice } from "./device/open-device.ts";
-import { ConfigError, MemoryError } from "./errors.ts";
-import { defaultMemoryBudget, longestCached, planMemory, weightsBytesOf } from "./memory-plan.ts";
-import { loadModel } from "./model/load.ts";
+import { ConfigError } from "./errors.ts";
+import { modelFolders } from "./model-folders.ts";
 import { createDeviceRuntime } from "./runtime/device-runtime.ts";
 import { createInterpreter } from "./runtime/interpreter.ts";
-import { loadNativeRuntime, loadWasmRuntime, nativeHint } from "./runtime/ort.ts";
+import { loadNativeRuntime, loadWasmRuntime } from "./runtime/ort.ts";
+import { nativeHint } from "./runtime/ort-runtime.ts";
 import type { Runtime } from "./runtime/runtime.ts";
-import { KvCache } from "./sample/kv-cache.ts";
 import type { EngineOptions } from "./types.ts";
 import { type GateMemory, gatedRuntime, throughGate } from "./worker/native-call-gate.ts";
 
@@ -74,25 +75,6 @@ async function openRuntime(options: PlainOptions, { notice, gate, deviceLock }: 
   return gate ? gatedRuntime(await throughGate(gate, choose), gate) : choose();
 }
 
-/** The context length of an engine without the option. */
-function defaultContext(config: ModelConfig, cacheBytes: number, notice: (message: string) => void): number {
-  const length = longestCached(config, cacheBytes);
-  if (length === 0) {
-    throw new MemoryError("the memory budget leaves no room for the cache of a single request", {
-      neededBytes: KvCache.bytesFor(config, 2, 1),
-      budgetBytes: cacheBytes,
-      hint: "raise the memory budget",
-    });
-  }
-  if (length < config.contextLength) {
-    notice(
-      `the context is ${length} tokens instead of the model's ${config.contextLength}: the memory budget has no cache for more. ` +
-        "Raise memoryBudgetBytes; or set contextLength and keep requests short with maxTokens",
-    );
-  }
-  return length;
-}
-
 /** @throws ConfigError, WeightsError, MemoryError; where possible before anything large is read. */
 export async function openCore(source: string, options: PlainOptions, callbacks: OpenCallbacks): Promise<EngineCore> {
   const { notice, progress, signal } = callbacks;
@@ -100,56 +82,14 @@ export async function openCore(source: string, options: PlainOptions, callbacks:
   const opened = await openModel(source, { cacheDir, offline, signal, onProgress: progress });
   try {
     signal?.throwIfAborted();
-    const config = readConfig(opened.config);
-    const parameters = countParameters(config);
+    readConfig(opened.config); // before a runtime is loaded
     const runtime = await openRuntime(options, callbacks);
-    const { device } = runtime;
-    const budget = device?.memoryBytes ?? options.memoryBudgetBytes ?? defaultMemoryBudget();
-    const memory = planMemory(source, {
-      weightsBytes: weightsBytesOf(config, device?.precision),
-      budget,
-      runtime: device === undefined ? runtime.name : "device",
-    });
-    const contextLength = Math.min(
-      options.contextLength ?? defaultContext(config, memory.cacheBytes, notice),
-      config.contextLength,
-    );
-    const model = loadModel(config, opened.weights);
-    // The tokenizer lists more EOS tokens than config.json. A model without a tokenizer can still train and sample.
-    const tokenizer = await opened.loadTokenizer().then(
-      (value) => ({ value }),
-      (error: unknown) => ({ error }),
-    );
-    const eosTokenIds = endOfTextIds(config.eosTokenIds, "value" in tokenizer ? tokenizer.value.eosTokenIds : []);
-    return new EngineCore({
-      ...memory,
-      model,
-      runtime,
-      path: opened.path,
-      contextLength,
-      maxBatch: options.maxBatch ?? device?.plan.sequences ?? 32,
-      loadTokenizer: () => ("value" in tokenizer ? Promise.resolve(tokenizer.value) : Promise.reject(tokenizer.error)),
-      info: {
-        origin: opened.origin,
-        architecture: config.architecture,
-        runtime: runtime.name,
-        ...(device && {
-          device: {
-            kind: device.kind,
-            name: device.name,
-            memoryBytes: device.memoryBytes,
-            precision: device.precision,
-          },
-        }),
-        vocabSize: config.vocabSize,
-        contextLength,
-        hiddenSize: config.hiddenSize,
-        layers: config.layers,
-        parameters,
-        tiedEmbeddings: config.tiedEmbeddings,
-        eosTokenIds,
-        config: opened.config,
-      },
+    return await createCore(opened, runtime, {
+      ...options,
+      budget: runtime.device?.memoryBytes ?? options.memoryBudgetBytes ?? defaultMemoryBudget(),
+      notice,
+      folders: modelFolders(opened.path),
+      residentBytes: () => process.memoryUsage.rss(),
     });
   } finally {
     opened.close();

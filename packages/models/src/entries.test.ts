@@ -22,11 +22,14 @@ const bundle = async (entry: string) => {
   return outputFiles[0]?.text as string;
 };
 
-test.each(["tokenizer", "chat", "config"])("@tinklet/models/%s does not import Node modules", async (entry) => {
-  const context = createContext({ TextEncoder, TextDecoder, URL });
-  runInContext(await bundle(entry), context);
-  expect(Object.keys(runInContext("entry", context) as object).length).toBeGreaterThan(0);
-});
+test.each(["tokenizer", "chat", "config", "bytes"])(
+  "@tinklet/models/%s does not import Node modules",
+  async (entry) => {
+    const context = createContext({ TextEncoder, TextDecoder, URL });
+    runInContext(await bundle(entry), context);
+    expect(Object.keys(runInContext("entry", context) as object).length).toBeGreaterThan(0);
+  },
+);
 
 test("a tokenizer built from files works in a browser", async () => {
   const context = createContext({ TextEncoder, TextDecoder, URL, files: tinyTokenizer });

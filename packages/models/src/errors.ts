@@ -5,6 +5,7 @@
 
 /** Base class of all errors about models. */
 export class ModelError extends Error {
+  override name = "ModelError"; // a literal here and in every subclass, since bundlers rename classes
   /** Stable, machine-readable name of the failure, for example `"unsupported_field"`. */
   readonly code: string;
   /** How to fix the problem, if known. */
@@ -12,7 +13,6 @@ export class ModelError extends Error {
 
   constructor(code: string, message: string, options: { hint?: string; cause?: unknown } = {}) {
     super(options.hint ? `${message} (${options.hint})` : message, { cause: options.cause });
-    this.name = new.target.name;
     this.code = code;
     if (options.hint !== undefined) this.hint = options.hint;
   }
@@ -20,6 +20,7 @@ export class ModelError extends Error {
 
 /** A `config.json` value or an option that is invalid or not supported; `field` is its key. */
 export class ConfigError extends ModelError {
+  override name = "ConfigError";
   readonly field?: string;
 
   constructor(message: string, options: { code?: string; field?: string; hint?: string; cause?: unknown } = {}) {
@@ -30,6 +31,7 @@ export class ConfigError extends ModelError {
 
 /** A weight file that is corrupt, truncated, malicious or does not match its model. */
 export class WeightsError extends ModelError {
+  override name = "WeightsError";
   readonly tensor?: string;
   readonly file?: string;
 
@@ -45,6 +47,7 @@ export class WeightsError extends ModelError {
 
 /** A tokenizer that cannot be read, or text that it cannot encode. */
 export class TokenizerError extends ModelError {
+  override name = "TokenizerError";
   constructor(message: string, options: { code?: string; hint?: string; cause?: unknown } = {}) {
     super(options.code ?? "bad_tokenizer", message, options);
   }

@@ -20,6 +20,7 @@ export { type HubId, parseDatasetId } from "./hub/hub-id.ts";
 export { type HubSettings, hubSettings } from "./hub/hub-settings.ts";
 export { type LoadTokenizerOptions, loadTokenizer, loadTokenizerFiles } from "./load-tokenizer.ts";
 export { type AdapterNames, renameAdapter } from "./peft/adapter-names.ts";
+export { readPeft, writePeft } from "./peft/peft.ts";
 export {
   type PeftAdapter,
   type PeftBase,
@@ -27,15 +28,15 @@ export {
   type PeftState,
   peftBounds,
   peftFiles,
-  readPeft,
   type StateTensor,
-  writePeft,
-} from "./peft/peft.ts";
+} from "./peft/peft-format.ts";
 export { bundledModelFolder, findSource, type ModelSource } from "./source.ts";
 export type { Tokenizer, TokenizerFiles } from "./tokenizer/types.ts";
 export { writeTokenizer } from "./tokenizer/write-tokenizer.ts";
+export { encodeSafetensors, type TensorToWrite } from "./weights/encode-safetensors.ts";
 export { openModel } from "./weights/open-model.ts";
-export { decodeSafetensors, openSafetensors } from "./weights/safetensors.ts";
+export { openSafetensors } from "./weights/open-safetensors.ts";
+export { decodeSafetensors } from "./weights/safetensors.ts";
 export type {
   DownloadProgress,
   NamedTensor,
@@ -45,5 +46,5 @@ export type {
   TensorInfo,
   WeightSource,
 } from "./weights/types.ts";
-export { encodeSafetensors, type TensorToWrite, writeSafetensors } from "./weights/write-safetensors.ts";
+export { writeSafetensors } from "./weights/write-safetensors.ts";
 export { writeTextAtomically } from "./write-text.ts";

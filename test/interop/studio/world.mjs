@@ -1,12 +1,13 @@
 // What the tour needs around the page: a server that can be stopped and started, training, folders of runs with hostile texts, and a
 // browser that notes every violation of the policy and every request to another origin.
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import { ServiceClient } from "../../../packages/sdk/dist/index.js";
+import { chromiumPath } from "../chromium-path.mjs";
 
 const main = fileURLToPath(new URL("serve-main.mjs", import.meta.url));
 
@@ -27,8 +28,6 @@ export async function startServer(options) {
     },
   };
 }
-
-export const chromiumPath = () => [process.env.CHROMIUM, "/usr/bin/chromium"].find((path) => path && existsSync(path));
 
 /** A browser, and what its pages did that they must not. */
 export async function openBrowser() {

@@ -1,7 +1,7 @@
 /** Futures: results are long-polled, can be read repeatedly, and failures have a category. */
 import { decodeForwardBackwardOutput } from "@tinklet/wire";
 import { group } from "../case.ts";
-import { equal, fail, holds, text } from "../checks.ts";
+import { equal, fail, holds, sameBytes, text } from "../checks.ts";
 import type { Context } from "../context.ts";
 import { datumOf, lesson, passBytes } from "../data.ts";
 import { described } from "../http.ts";
@@ -36,7 +36,7 @@ export const futures = group(
         const requestId = await context.http.submit("forward_backward", passBytes(await context.rawModel(), 1));
         const first = await context.http.result(requestId, "ForwardBackward");
         const second = await context.http.result(requestId, "ForwardBackward");
-        equal(Buffer.compare(first.bytes, second.bytes), 0, "difference between two reads");
+        equal(sameBytes(first.bytes, second.bytes), true, "two reads are equal");
       },
     ],
     [

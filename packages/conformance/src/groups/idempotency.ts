@@ -2,7 +2,7 @@
 import { decodeSampleResponse } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
 import { group } from "../case.ts";
-import { allClose, equal, holds } from "../checks.ts";
+import { allClose, equal, holds, sameBytes } from "../checks.ts";
 import type { Context } from "../context.ts";
 import { datumOf, lesson, otherLesson, passBytes, score, tokensOf } from "../data.ts";
 import { described } from "../http.ts";
@@ -92,7 +92,7 @@ export const idempotency = group("idempotency", "a retried request does not run 
       const result = await context.http.result(first, "ForwardBackward");
       equal(await context.http.submit("forward_backward", body), first, "request_id of a late retry");
       const again = await context.http.result(first, "ForwardBackward");
-      equal(Buffer.compare(again.bytes, result.bytes), 0, "difference between the two results");
+      equal(sameBytes(again.bytes, result.bytes), true, "the two results are equal");
     },
   ],
   [

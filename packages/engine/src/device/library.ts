@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { DeviceError } from "../errors.ts";
-import { nativeHint } from "../runtime/ort.ts";
+import { nativeHint } from "../runtime/ort-runtime.ts";
 
 export interface OrtLibrary {
   /** Absolute path. */

@@ -42,6 +42,7 @@ export type ConstantData = Float32Array | Int32Array | BigInt64Array;
 
 /** Incompatible shapes. The message names the operation and the shapes. */
 export class ShapeError extends EngineError {
+  override name = "ShapeError";
   readonly operation: string;
 
   constructor(operation: string, message: string, shapes: readonly Shape[] = []) {

@@ -1,5 +1,6 @@
 /** Reports which runtime an engine would use on this machine, without opening one. */
-import { loadNativeRuntime, nativeHint } from "./ort.ts";
+import { loadNativeRuntime } from "./ort.ts";
+import { nativeHint } from "./ort-runtime.ts";
 
 /** The runtime that `runtime: "auto"` selects. */
 export interface FoundRuntime {

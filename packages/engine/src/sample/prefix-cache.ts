@@ -97,9 +97,11 @@ export interface PrefixCache {
   keepOnly(isHeld: (weights: AdapterWeights) => boolean): void;
 }
 
+/** One character per byte (windows-1252, which maps no two bytes to one character); `Buffer` is not in browsers. */
+const bytesAsText = new TextDecoder("latin1");
 /** Token ids as a map key. */
 const keyOf = (tokens: Int32Array): string =>
-  Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength).toString("latin1");
+  bytesAsText.decode(new Uint8Array(tokens.buffer, tokens.byteOffset, tokens.byteLength));
 
 /** Start of the last block of a prompt of this length; that block is always computed, for its distribution. */
 export const lastBlockStart = (length: number): number => Math.floor((length - 1) / blockTokens) * blockTokens;

@@ -1,5 +1,6 @@
 /** The messages between the caller's thread and the engine's, and the serialization of errors. */
-import type { DownloadProgress } from "@tinklet/models";
+import type { DownloadProgress } from "@tinklet/models/bytes";
+import type { TokenizerFiles } from "@tinklet/models/tokenizer";
 import * as errors from "../errors.ts";
 import type { PlainOptions } from "../open-core.ts";
 import type { ModelInfo, TokenEvent } from "../types.ts";
@@ -31,7 +32,7 @@ export type ToWorker =
   | { readonly type: "cancel"; readonly id: number };
 
 export type FromWorker =
-  | { readonly type: "ready"; readonly info: ModelInfo }
+  | { readonly type: "ready"; readonly info: ModelInfo; readonly tokenizerFiles?: TokenizerFiles }
   | { readonly type: "failed"; readonly error: PlainError }
   | { readonly type: "notice"; readonly message: string }
   | { readonly type: "progress"; readonly progress: DownloadProgress }
@@ -63,6 +64,6 @@ export function fromPlainError({ name, message, fields }: PlainError): Error {
   const known = Object.hasOwn(classes, name) ? name : "EngineError";
   const error = Object.create(classes[known]!.prototype) as Error;
   Object.assign(error, { name: known, message, code: "internal", ...fields });
-  Error.captureStackTrace(error, fromPlainError);
+  Error.captureStackTrace?.(error, fromPlainError); // not in every browser
   return error;
 }

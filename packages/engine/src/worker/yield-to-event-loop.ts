@@ -3,6 +3,8 @@
  * block the loop; here each chunk gets its own turn.
  */
 
+import { nextTurn } from "../next-turn.ts";
+
 let last: Promise<void> = Promise.resolve();
 
 /**
@@ -15,6 +17,6 @@ let last: Promise<void> = Promise.resolve();
  * }
  */
 export function yieldToEventLoop(): Promise<void> {
-  last = last.then(() => new Promise<void>((resume) => setImmediate(resume)));
+  last = last.then(nextTurn);
   return last;
 }

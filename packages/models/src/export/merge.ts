@@ -8,7 +8,7 @@ import { loraScale } from "../config/lora-scale.ts";
 import type { ModelConfig } from "../config/read-config.ts";
 import { sameShape, weightShapes } from "../config/tensor-shapes.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
-import type { PeftAdapter, StateTensor } from "../peft/peft.ts";
+import type { PeftAdapter, StateTensor } from "../peft/peft-format.ts";
 
 /** The base model, with Hugging Face's tensor names. */
 export interface MergeBase {

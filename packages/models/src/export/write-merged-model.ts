@@ -1,8 +1,9 @@
 /** Writes a merged model as transformers does: `model.safetensors` and `config.json`. The caller adds the tokenizer. */
 
 import { join } from "node:path";
+import type { TensorToWrite } from "../weights/encode-safetensors.ts";
 import type { StoredDtype } from "../weights/types.ts";
-import { type TensorToWrite, writeSafetensors } from "../weights/write-safetensors.ts";
+import { writeSafetensors } from "../weights/write-safetensors.ts";
 import { writeTextAtomically } from "../write-text.ts";
 import type { MergedTensor } from "./merge.ts";
 

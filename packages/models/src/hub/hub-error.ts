@@ -13,6 +13,7 @@ export type HubErrorCode =
   | "bad_response";
 
 export class HubError extends ModelError {
+  override name = "HubError";
   declare readonly code: HubErrorCode;
   /** HTTP status, if there was a response. */
   readonly status?: number;
@@ -21,7 +22,6 @@ export class HubError extends ModelError {
 
   constructor(code: HubErrorCode, message: string, options: { status?: number; hint?: string; cause?: unknown } = {}) {
     super(code, message, options);
-    this.name = "HubError"; // a literal, since bundlers rename classes
     this.#what = message;
     if (options.status !== undefined) this.status = options.status;
   }

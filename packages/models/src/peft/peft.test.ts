@@ -6,7 +6,8 @@ import { afterAll, describe, expect, test } from "vitest";
 import { readConfig } from "../config/read-config.ts";
 import { ConfigError, WeightsError } from "../errors.ts";
 import { renameAdapter } from "./adapter-names.ts";
-import { type PeftAdapter, peftBounds, readPeft, writePeft } from "./peft.ts";
+import { readPeft, writePeft } from "./peft.ts";
+import { type PeftAdapter, peftBounds } from "./peft-format.ts";
 
 const config = readConfig({
   model_type: "llama",

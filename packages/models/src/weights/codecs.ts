@@ -5,7 +5,6 @@
  * the files; `assertLittleEndian` rejects others (s390x).
  */
 
-import { endianness } from "node:os";
 import { ModelError } from "../errors.ts";
 import type { StoredDtype } from "./types.ts";
 
@@ -19,7 +18,7 @@ export interface Codec {
 }
 
 export function assertLittleEndian(): void {
-  if (endianness() !== "LE") {
+  if (new Uint8Array(new Uint16Array([1]).buffer)[0] !== 1) {
     throw new ModelError("big_endian_host", "weight files are little-endian and this machine is big-endian");
   }
 }

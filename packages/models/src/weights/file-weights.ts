@@ -4,17 +4,17 @@
  */
 
 import { WeightsError } from "../errors.ts";
+import type { ByteSource } from "./byte-source.ts";
 import { codecs, countValues } from "./codecs.ts";
 import { halfRotationRow } from "./gguf-names.ts";
 import type { TensorInfo, WeightSource } from "./types.ts";
-import type { WeightFile } from "./weight-file.ts";
 
 /** Bytes decoded at a time: large enough to amortize system calls, small enough for the CPU cache. */
 const scratchBytes = 1024 * 1024;
 
 /** The tensors of a model and the properties of their file format. */
 export interface FileWeightsOptions {
-  readonly files: ReadonlyMap<string, WeightFile>;
+  readonly files: ReadonlyMap<string, ByteSource>;
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /** Tensors in the files with unsupported dtypes, by name. */
   readonly unreadable?: ReadonlyMap<string, { dtype: string; file: string }>;
@@ -43,7 +43,7 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
 
   /** Reads stored bytes through the scratch buffer, in multiples of `unit` bytes, the smallest size that can be decoded. */
   const eachChunk = (info: TensorInfo, unit: number, use: (bytes: Uint8Array, done: number) => void): void => {
-    const file = files.get(info.file) as WeightFile;
+    const file = files.get(info.file) as ByteSource;
     const chunkBytes = Math.max(unit, Math.floor(scratchBytes / unit) * unit);
     if (!scratch || scratch.byteLength < Math.min(chunkBytes, info.byteLength)) scratch = new Uint8Array(chunkBytes);
     for (let done = 0; done < info.byteLength; done += chunkBytes) {
@@ -81,7 +81,7 @@ export function fileWeights(options: FileWeightsOptions): WeightSource {
           });
           refuseNonFinite(values, 0, count, info);
         } else if (info.dtype === "F32") {
-          (files.get(info.file) as WeightFile).read(
+          (files.get(info.file) as ByteSource).read(
             new Uint8Array(values.buffer, values.byteOffset, values.byteLength),
             info.offset,
           );

@@ -14,7 +14,7 @@ import { tokenizerFromGguf } from "../tokenizer/from-gguf.ts";
 import { readTokenizerFiles } from "../tokenizer/read-tokenizer-files.ts";
 import { checkTensors } from "./check-tensors.ts";
 import { openGguf } from "./gguf-model.ts";
-import { openSafetensors } from "./safetensors.ts";
+import { openSafetensors } from "./open-safetensors.ts";
 import { openShards } from "./shards.ts";
 import type { OpenedModel, OpenModelOptions, WeightSource } from "./types.ts";
 import { readSmallText } from "./weight-file.ts";

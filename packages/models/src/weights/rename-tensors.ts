@@ -1,9 +1,9 @@
 /** Renames tensors of a safetensors file: writes a new header and copies the data unchanged, in chunks. */
 import { WeightsError } from "../errors.ts";
+import { frameHeader } from "./encode-safetensors.ts";
 import { readSafetensorsHeader } from "./safetensors.ts";
 import { WeightFile } from "./weight-file.ts";
 import { writeFileAtomically } from "./write-file.ts";
-import { frameHeader } from "./write-safetensors.ts";
 
 const chunkBytes = 16 * 1024 * 1024;
 

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { headerOf, type RawTensor, safetensorsBytes } from "../../../../test/fixtures/models/tiny-models.ts";
 import { WeightsError } from "../errors.ts";
-import { openSafetensors } from "./safetensors.ts";
+import { openSafetensors } from "./open-safetensors.ts";
 import { writeSafetensors } from "./write-safetensors.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "safetensors-"));

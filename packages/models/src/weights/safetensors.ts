@@ -4,11 +4,11 @@
  */
 
 import { WeightsError } from "../errors.ts";
+import { type ByteSource, bytesInMemory } from "./byte-source.ts";
 import { assertLittleEndian, codecs, countValues } from "./codecs.ts";
 import { fileWeights } from "./file-weights.ts";
 import { parseStrictJson } from "./strict-json.ts";
 import type { NamedTensor, StoredDtype, TensorInfo, WeightSource } from "./types.ts";
-import { type ByteSource, WeightFile } from "./weight-file.ts";
 
 /** The limit of the format; real headers have a few hundred kilobytes. */
 const largestHeaderBytes = 100_000_000;
@@ -137,21 +137,20 @@ export function readSafetensorsHeader(file: ByteSource, mostHeaderBytes = larges
 }
 
 /**
- * Opens a single safetensors file, for example a PEFT adapter; tensors keep the names in the file.
+ * The tensors of an open file or of bytes in memory; they keep the names in the file. Closes the source if its header is not valid.
  *
  * @param mostHeaderBytes - maximum header size; a larger header is rejected before it is read. @defaultValue the limit of the format
  */
-export function openSafetensors(
-  path: string,
+export function safetensorsSource(
+  source: ByteSource,
   mostHeaderBytes?: number,
 ): WeightSource & { readonly metadata: Readonly<Record<string, string>> } {
   assertLittleEndian();
-  const file = new WeightFile(path);
   try {
-    const { tensors, unreadable, metadata } = readSafetensorsHeader(file, mostHeaderBytes);
-    return { ...fileWeights({ files: new Map([[path, file]]), tensors, unreadable }), metadata };
+    const { tensors, unreadable, metadata } = readSafetensorsHeader(source, mostHeaderBytes);
+    return { ...fileWeights({ files: new Map([[source.path, source]]), tensors, unreadable }), metadata };
   } catch (error) {
-    file.close();
+    source.close();
     throw error;
   }
 }
@@ -163,12 +162,7 @@ export function openSafetensors(
  */
 export function decodeSafetensors(bytes: Uint8Array, origin: string): NamedTensor[] {
   assertLittleEndian();
-  const file: ByteSource = {
-    path: origin,
-    size: bytes.byteLength,
-    read: (into, position) => into.set(bytes.subarray(position, position + into.byteLength)),
-  };
-  const { tensors, unreadable } = readSafetensorsHeader(file);
+  const { tensors, unreadable } = readSafetensorsHeader(bytesInMemory(bytes, origin));
   const other = [...unreadable].concat([...tensors].filter(([, { dtype }]) => dtype !== "F32"))[0];
   if (other !== undefined) {
     const [name, { dtype }] = other;

@@ -5,18 +5,10 @@
 
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { WeightsError } from "../errors.ts";
+import type { ByteSource } from "./byte-source.ts";
 
 /** readSync reads at most 2 GiB per call; 256 MiB keeps single system calls short. */
 const largestReadBytes = 256 * 1024 * 1024;
-
-/** Bytes with a name and a known size. */
-export interface ByteSource {
-  /** Shown in error messages. */
-  readonly path: string;
-  readonly size: number;
-  /** Fills `into` from `position`; the caller has checked both against `size`. */
-  read(into: Uint8Array, position: number): void;
-}
 
 /** A file on disk. */
 export class WeightFile implements ByteSource {

@@ -5,9 +5,10 @@
 import { WeightsError } from "../errors.ts";
 import { assertLittleEndian, codecs, countValues, storedBytes } from "./codecs.ts";
 import type { WrittenDtype } from "./encode.ts";
+import type { TensorToWrite } from "./encode-safetensors.ts";
 import { defaultAlignment, dtypeOfGgml, ggufMagic, valueType } from "./gguf.ts";
 import { writeFileAtomically } from "./write-file.ts";
-import { appendTensor, type TensorToWrite } from "./write-safetensors.ts";
+import { appendTensor } from "./write-safetensors.ts";
 
 /** A metadata value with the type that readers expect for its key. */
 export type GgufField =

@@ -2,18 +2,18 @@
  * Converts stored payloads to engine calls and engine results to response bytes. Rejects what the engine does not support (images,
  * audio, unknown losses) with the field's name on the wire.
  */
-import {
-  type Constraint,
-  type SampleRequest as EngineSampleRequest,
-  InputError,
-  type LossFnName,
-  type LossRequest,
-  type LossResult,
-  type SampleResult,
-  type TensorInput,
-  type TokenTable,
-  type TrainingDatum,
+import type {
+  Constraint,
+  SampleRequest as EngineSampleRequest,
+  LossFnName,
+  LossRequest,
+  LossResult,
+  SampleResult,
+  TensorInput,
+  TokenTable,
+  TrainingDatum,
 } from "@tinklet/engine";
+import { InputError } from "@tinklet/engine/errors";
 import {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,

@@ -7,8 +7,9 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mergesFromScores } from "../../../../packages/models/src/tokenizer/sentencepiece.ts";
+import type { TensorToWrite } from "../../../../packages/models/src/weights/encode-safetensors.ts";
 import { halfRotationRow } from "../../../../packages/models/src/weights/gguf-names.ts";
-import { type TensorToWrite, writeSafetensors } from "../../../../packages/models/src/weights/write-safetensors.ts";
+import { writeSafetensors } from "../../../../packages/models/src/weights/write-safetensors.ts";
 
 /** The vocabulary as it is in the file: pieces with a plain space, and their scores. */
 export interface Vocabulary {

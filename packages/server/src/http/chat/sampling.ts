@@ -2,8 +2,8 @@
 import type { Chat } from "@tinklet/models/chat";
 import type { Tokenizer } from "@tinklet/models/tokenizer";
 import { omitUndefined } from "@tinklet/wire/options";
+import { engineSeed } from "../../queue/engine-seed.ts";
 import type { Api } from "../api.ts";
-import { engineSeed } from "../handlers/training.ts";
 import { type Body, badField, numberField, objectField } from "./fields.ts";
 import type { Generation } from "./generate.ts";
 import type { NamedModel } from "./model-names.ts";

@@ -1,17 +1,10 @@
 /** Handlers of accepted requests: results, tokens of running samples, cancellation. */
-import {
-  decodeForwardBackwardOutput,
-  decodeSampleResponse,
-  forwardBackwardOutputJson,
-  protobufContentType,
-  tensorField,
-  topkLists,
-} from "@tinklet/wire";
-import { omitUndefined } from "@tinklet/wire/options";
+import { protobufContentType } from "@tinklet/wire";
 import type { Timing } from "../../queue/futures.ts";
 import { ownSampler, unknownRequest } from "../access/access.ts";
 import { bytesAnswer, jsonAnswer, problem } from "../answers.ts";
 import type { Api, Handlers } from "../api.ts";
+import { jsonForm } from "../json-form.ts";
 import { checkNumber } from "./fields.ts";
 
 export function futuresHandlers(
@@ -90,30 +83,3 @@ function timingHeader(timing: Timing | undefined): Record<string, string> {
   const cache = cachedTokens === undefined ? "" : `, cache;desc="${cachedTokens} prompt tokens"`;
   return { "server-timing": `queue;dur=${queueMs}, compute;dur=${computeMs}${cache}` };
 }
-
-/** A binary result as JSON, for clients of releases that cannot read protobuf results. */
-function jsonForm(bytes: Uint8Array, requestType: string | null): unknown {
-  const isSample = requestType === "Sample" || (requestType === null && looksLikeSample(bytes));
-  if (!isSample) return forwardBackwardOutputJson.encode(decodeForwardBackwardOutput(bytes));
-  const response = decodeSampleResponse(bytes);
-  return {
-    type: "sample",
-    sequences: response.sequences.map(({ stopReason, tokens, logprobs, topkSampledLogprobs: top }) => ({
-      stop_reason: stopReason,
-      tokens,
-      ...omitUndefined({ logprobs, topk_logprobs: top && topkLists(top) }),
-    })),
-    ...omitUndefined({
-      prompt_logprobs: response.promptLogprobs,
-      topk_prompt_logprobs: response.topkPromptLogprobs,
-      target_prompt_logprobs: response.targetPromptLogprobs && tensorField.toWire(response.targetPromptLogprobs),
-      prompt_alt_tokens: response.promptAltTokens && {
-        tokens: tensorField.toWire(response.promptAltTokens.tokens),
-        logprobs: tensorField.toWire(response.promptAltTokens.logprobs),
-      },
-    }),
-  };
-}
-
-/** Both messages begin with field 1: in a pass it is a string, which starts with a letter; in a sample it is a message. */
-const looksLikeSample = (bytes: Uint8Array): boolean => bytes.byteLength < 3 || bytes[2]! < 0x41;

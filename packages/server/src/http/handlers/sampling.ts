@@ -1,11 +1,13 @@
 /** Handlers of sampling. */
 import type { SampleRequest } from "@tinklet/wire";
 import { omitUndefined } from "@tinklet/wire/options";
+import { engineSeed } from "../../queue/engine-seed.ts";
 import { fingerprintJson } from "../../queue/fingerprint.ts";
 import { failureOf, type ResolvedParams } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
 import { clientOf } from "../../queue/sampling/finished-samples.ts";
 import { targetCells } from "../../queue/sampling/prompt-targets.ts";
+import { sampleProblem } from "../../queue/sampling/sample-problem.ts";
 import { findReadable, unreadable } from "../../queue/training/checkpoint-jobs.ts";
 import { hasFiles } from "../../store/tables/models.ts";
 import type { Failure } from "../../store/tables/requests.ts";
@@ -13,7 +15,6 @@ import { addSampler, joinSampler, samplerBySeq } from "../../store/tables/sessio
 import { openSession, ownSampler } from "../access/access.ts";
 import type { Api, Call, Handlers } from "../api.ts";
 import { checkBaseModel, checkNumber } from "./fields.ts";
-import { engineSeed } from "./training.ts";
 
 /** @param isStrict - refuse fields that other servers do not have and would ignore */
 export function samplingHandlers(
@@ -157,42 +158,12 @@ function checkConstraint(
 }
 
 /** The first invalid parameter of a decoded sample; reported through its future. */
-function checkSample(api: Api, body: SampleRequest): Failure | undefined {
-  const { limits } = api;
-  const { numSamples, topkPromptLogprobs: topk, promptLogprobsLastN: lastN } = body;
-  const length = body.prompt.tokenCount;
-  const { maxTokens, temperature, topP, topK } = body.samplingParams;
-  const between = (value: number, low: number, high: number) => value >= low && value <= high; // false for NaN
-  const rules: readonly (readonly [holds: boolean, otherwise: string])[] = [
-    [between(numSamples, 1, limits.numSamples), `num_samples: ${numSamples} is not between 1 and ${limits.numSamples}`],
-    [maxTokens === undefined || maxTokens >= 1, `sampling_params.max_tokens: ${maxTokens} is not positive`],
-    [between(temperature, 0, 1000), `sampling_params.temperature: ${temperature} is not between 0 and 1000`],
-    [topP > 0 && topP <= 1, `sampling_params.top_p: ${topP} is not in (0, 1]`],
-    [topK >= -1, `sampling_params.top_k: ${topK} is below -1, which means no limit`],
-    [
-      between(topk, 0, limits.topkPromptLogprobs),
-      `topk_prompt_logprobs: ${topk} is not between 0 and ${limits.topkPromptLogprobs}`,
-    ],
-    ...(["topkSampleLogprobs", "promptAltTokensK"] as const).map((name): readonly [boolean, string] => {
-      const wire = name === "topkSampleLogprobs" ? "topk_sample_logprobs" : "prompt_alt_tokens_k";
-      const count = body[name] ?? 0;
-      return [
-        between(count, 0, limits.topkPromptLogprobs),
-        `${wire}: ${count} is not between 0 and ${limits.topkPromptLogprobs}`,
-      ];
-    }),
-    [lastN === undefined || body.promptLogprobs === true, "prompt_logprobs_last_n: needs prompt_logprobs"],
-    [
-      lastN === undefined || between(lastN, 1, length - 1),
-      `prompt_logprobs_last_n: ${lastN} is not between 1 and ${length - 1}`,
-    ],
-    [length > 0, "prompt: is empty"],
-  ];
-  const broken = rules.find(([holds]) => !holds);
-  if (broken !== undefined) return { error: broken[1], category: "user" };
+function checkSample({ limits }: Api, body: SampleRequest): Failure | undefined {
+  const problem = sampleProblem(body, limits);
+  if (problem !== undefined) return { error: problem, category: "user" };
   try {
     if (body.targetPromptLogprobs !== undefined) {
-      targetCells(body.targetPromptLogprobs, length, limits.topkPromptLogprobs);
+      targetCells(body.targetPromptLogprobs, body.prompt.tokenCount, limits.topkPromptLogprobs);
     }
   } catch (error) {
     return failureOf(error);

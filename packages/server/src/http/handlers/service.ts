@@ -5,6 +5,7 @@ import { Refusal } from "../../queue/refusal.ts";
 import { addSession } from "../../store/tables/sessions.ts";
 import { openSession } from "../access/access.ts";
 import type { Api, Handlers } from "../api.ts";
+import { officialClientConfig, officialDynamicConfig } from "../client-config.ts";
 import { checkMetadata, checkText } from "./fields.ts";
 
 type ServiceOperation =
@@ -29,28 +30,17 @@ export function serviceHandlers(
 ): Pick<Handlers, ServiceOperation> {
   return {
     clientConfig: () => ({
-      // The defaults of the official client, with two exceptions: no pyqwest, which is an extra package, and tokens, which whoami needs.
+      ...officialClientConfig,
+      // Two differences from the official defaults: no pyqwest, which is an extra package, and tokens, which whoami needs.
       pjwtAuthEnabled: true,
-      credentialDefaultSource: "api_key",
-      sampleDispatchBytesSemaphoreSize: 10 * 1024 * 1024,
-      inflightResponseBytesSemaphoreSize: 50 * 1024 * 1024,
-      parallelFwdbwdChunks: true,
       protoCompressFwdbwd: api.clientConfig.protoCompressFwdbwd,
-      fwdbwdMaxChunkLen: 1024,
-      fwdbwdMaxChunkBytesCount: 5_000_000,
-      fwdbwdDispatchBytesSemaphoreSize: 50_000_000,
-      billingExceptionMaxPauseDurationSec: 3600,
-      sampleNoRetries: false,
-      sampleEnableStuckDetection: true,
-      sampleMaxConcurrentRequests: 2000,
-      usePyqwestTransport: false,
       createModelViaLoadWeights: api.clientConfig.createModelViaLoadWeights,
       sampleUseRetrieveFutures: true,
       customLossServerSide: true,
       sampleJoinSamplingSession: true,
       tinkletExtensions: ["tokenizer", "sample_tokens", "import_adapter", ...extensions],
     }),
-    clientDynamicConfig: () => ({ refreshIntervalSec: 300, sampleCancelEnabled: true, sampleCancelMaxBatchSize: 64 }),
+    clientDynamicConfig: () => officialDynamicConfig,
     authToken: (_received, { caller }) => ({ jwt: api.auth.token(caller) }),
 
     createSession: async ({ body }, { caller, request }) => {

@@ -1,8 +1,8 @@
 /** Handlers that create, describe and train models. All except `get_info` submit a request to the queue. */
 import { type ForwardBackwardRequest, type Operation, peekForwardBackwardRequest, stringifyJson } from "@tinklet/wire";
-import { entropy } from "@tinklet/wire/entropy";
 import { omitUndefined } from "@tinklet/wire/options";
 import { decodePass } from "../../queue/engine-input.ts";
+import { engineSeed } from "../../queue/engine-seed.ts";
 import { fingerprintJson, fingerprintPass } from "../../queue/fingerprint.ts";
 import { failureOf, type ResolvedParams, UserError } from "../../queue/job.ts";
 import { Refusal } from "../../queue/refusal.ts";
@@ -39,15 +39,6 @@ export const numberedKinds: Partial<Record<Operation, RequestKind>> = {
   saveWeightsExternal: "save_weights_external",
   loadWeights: "load_weights",
 };
-
-/**
- * The engine's seed for a client's. A missing seed is drawn here, when the request is accepted, so that a second run of the request gives
- * the same result. Of a larger seed the lower 52 bits are used.
- */
-export function engineSeed(seed: number | bigint | undefined): number {
-  if (seed === undefined) return Buffer.from(entropy.bytes(4)).readUInt32BE() >>> 1;
-  return typeof seed === "number" && seed >= 0 && seed < 2 ** 52 ? seed : Number(BigInt.asUintN(52, BigInt(seed)));
-}
 
 /** @throws {@link Refusal} 400 for an optimizer other than AdamW. */
 function checkOptimizerType(field: string, type: unknown): void {

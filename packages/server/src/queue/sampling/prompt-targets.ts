@@ -1,5 +1,6 @@
 /** `target_prompt_logprobs`: converts the request's tensor of token ids to the engine's list of cells, and the log-probs back to a tensor. */
-import { InputError, type PromptTargets } from "@tinklet/engine";
+import type { PromptTargets } from "@tinklet/engine";
+import { InputError } from "@tinklet/engine/errors";
 import { TensorData } from "@tinklet/wire";
 
 export interface TargetCells {

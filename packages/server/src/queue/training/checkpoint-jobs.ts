@@ -29,6 +29,7 @@ import { jsonPayload } from "../engine-input.ts";
 import { type Job, payloadOf, type QueueContext, UserError, untilStored } from "../job.ts";
 import { jsonBytes, jsonOutcome, type Outcome } from "../outcome.ts";
 import type { AdapterCache } from "../sampling/adapter-cache.ts";
+import { checkpointNameProblem } from "./checkpoint-name.ts";
 import type { ModelRunner } from "./model-runner.ts";
 
 interface Parts {
@@ -40,16 +41,10 @@ interface Parts {
   readonly model: ModelRunner;
 }
 
-/** Letters, digits, `.`, `_` and `-`, not starting with `.` or `-`, at most 255: a valid single path segment on all systems. */
-const checkpointName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,254}$/;
-
 /** @throws {@link UserError} */
 export function checkName(name: string): string {
-  if (!checkpointName.test(name) || name.includes("..")) {
-    throw new UserError(
-      `path: ${JSON.stringify(name.slice(0, 80))} is not a valid checkpoint name. Use letters, digits, ".", "_" and "-" (at most 255).`,
-    );
-  }
+  const problem = checkpointNameProblem(name);
+  if (problem !== undefined) throw new UserError(problem);
   return name;
 }
 
