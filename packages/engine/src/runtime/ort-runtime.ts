@@ -96,7 +96,7 @@ const explainWasm =
   (hint: string) =>
   (error: unknown): never => {
     const message = error instanceof Error ? error.message : String(error);
-    if (!/bad_alloc|failed to allocate|out of memory|memory access out of bounds/i.test(message)) throw error;
+    if (!/bad_alloc|failed to allocate|out of memory/i.test(message)) throw error;
     throw new MemoryError(`WebAssembly has no memory left, of 4 GiB at most: ${message}`, {
       budgetBytes: wasmBytes,
       hint,
