@@ -355,7 +355,7 @@ const rows: Readonly<Record<string, Row>> = {
         "a recipe that is none",
         () => ["recipe", "run", "sftt"],
         2,
-        /Did you mean sft\?[\s\S]*The recipes are: dpo, eval/,
+        /Did you mean sft\?[\s\S]*The recipes are: code-rl, dpo, eval/,
       ],
       [
         "a logger that is none",

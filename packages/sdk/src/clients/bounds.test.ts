@@ -13,6 +13,7 @@ import { SamplingClient } from "./sampling/sampling-client.ts";
 import { ServiceClient } from "./service-client.ts";
 import { TrainingClient } from "./training/training-client.ts";
 import "./sampling/sampler-handle.ts"; // loaded before the fake clock runs
+import "@tinklet/models"; // the same, for exports
 
 /** Calls with a signal must end within this time, in every state of the server. */
 const promptlyMs = 100;
@@ -227,7 +228,7 @@ async function overruns(
   await clock.advance(promptlyMs);
   // Exports remove temporary folders before they reject: real file I/O, which the fake clock does not wait for.
   const all = Object.keys(these).length;
-  for (let turn = 0; turn < 1_000 && endedAtMs.size < all; turn++) await new Promise(setImmediate);
+  for (let turn = 0; turn < 100_000 && endedAtMs.size < all; turn++) await new Promise(setImmediate);
   await clock.advance(40_000);
   await Promise.all([service.close(), clients.admin.close()]);
   const over = (name: string) => (endedAtMs.get(name) ?? Infinity) - startedAtMs - atMs;

@@ -65,7 +65,7 @@ it("leaves out the best weights and those of the end of a run, also if later one
     checkpoint("tinker://a/sampler_weights/000040", 2),
   ]);
   expect(freeing.map(({ command }) => command)).toEqual([
-    "tinklet checkpoint delete tinker://a/sampler_weights/000020 tinker://a/sampler_weights/bestial",
+    "npx tinklet checkpoint delete tinker://a/sampler_weights/000020 tinker://a/sampler_weights/bestial",
   ]);
 });
 
