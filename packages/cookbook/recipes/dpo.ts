@@ -1,49 +1,49 @@
-/** Direct preference optimisation: pairs of answers, one preferred, without a reward model. Here a whole sentence is preferred to a bare number. */
+/**
+ * Direct preference optimisation: pairs of answers, one preferred, without a reward model. Here a whole sentence is preferred to a bare number;
+ * with `--data FILE` (lines of `prompt`, `chosen` and `rejected`, such as `tinklet traces export --as dpo` writes) the pairs are your own.
+ */
 import {
   defineRecipe,
-  type PreferencePair,
+  type Example,
+  type Preference,
+  readPreferences,
   renderExample,
   runPreference,
-  type SupervisedDatum,
   scoreAnswers,
   seededRandom,
+  splitData,
   toDatum,
   toExample,
 } from "@tinklet/cookbook";
 
-/** Your preferences go here: a question, the answer that is preferred, and the other. */
-function preferences(count: number, seed: number) {
+/** Generated pairs: a question, the answer that is preferred, and the other. */
+function preferences(count: number, seed: number): Preference[] {
   const random = seededRandom(seed);
   return Array.from({ length: count }, () => {
     const [a, b] = [Math.floor(random() * 40) + 1, Math.floor(random() * 40) + 1];
-    return {
-      question: `What is ${a} + ${b}?`,
-      chosen: `The sum of ${a} and ${b} is ${a + b}.`,
-      rejected: String(a + b),
-    };
+    const prompt = [{ role: "user", content: `What is ${a} + ${b}?` }];
+    const answered = (content: string) => toExample({ prompt, completion: [{ role: "assistant", content }] });
+    return { chosen: answered(`The sum of ${a} and ${b} is ${a + b}.`), rejected: answered(String(a + b)) };
   });
 }
 
 export default defineRecipe({
-  about: "preference learning by DPO, without a reward model",
+  about: "preference learning by DPO, without a reward model (your pairs with --data)",
   metric: "log-prob of the preferred answer minus that of the other, in nats, on held-out pairs",
+  takesData: true,
   async run(task) {
     const { base, tokenizer, seed } = task;
-    const datum = (question: string, answer: string): SupervisedDatum => {
-      const messages = [
-        { role: "user", content: question },
-        { role: "assistant", content: answer },
-      ];
-      const made = toDatum(renderExample(toExample({ messages }), tokenizer));
+    const datum = (example: Example) => {
+      const made = toDatum(renderExample(example, tokenizer, { trainOn: "last_answer" }));
       if (made === undefined) throw new Error("the answer has no tokens");
       return made;
     };
-    const all = preferences(260, seed);
-    const pairs: PreferencePair[] = all.map(({ question, chosen, rejected }) => ({
-      chosen: datum(question, chosen),
-      rejected: datum(question, rejected),
-    }));
-    const held = pairs.slice(0, 60);
+    const rendered = ({ chosen, rejected }: Preference) => ({ chosen: datum(chosen), rejected: datum(rejected) });
+    const all =
+      task.data === undefined ? preferences(260, seed) : await readPreferences(task.data, { signal: task.signal });
+    const share = Math.min(60, Math.max(1, Math.round(all.length / 5)));
+    const apart = splitData(all, { share, seed, key: ({ chosen }) => JSON.stringify(chosen) });
+    const held = apart.test.map(rendered);
     const lead = async (sampler: typeof base) => {
       const scores = await scoreAnswers(
         sampler,
@@ -55,7 +55,7 @@ export default defineRecipe({
     const before = await lead(base);
     const loop = runPreference({
       ...task.stage("dpo"),
-      pairs: pairs.slice(60),
+      pairs: apart.train.map(rendered),
       method: { kind: "dpo", reference: base, beta: 0.1 },
       rank: 16,
       learningRate: task.learningRate(1e-3),
@@ -63,7 +63,10 @@ export default defineRecipe({
       maxSteps: task.steps(25),
     });
     const { sampler } = await task.follow("dpo", loop);
-    const answers = await task.compare(sampler, all.slice(0, 3));
+    const answers = await task.compare(
+      sampler,
+      apart.test.slice(0, 3).map(({ chosen }) => chosen),
+    );
     return { before, after: await lead(sampler), pairs: held.length, answers };
   },
 });

@@ -38,6 +38,7 @@ export { type Example, type Place, readExamples, toExample } from "./data/exampl
 export { type HistoryPolicies, type HistoryPolicy, historyPolicies } from "./data/history.ts";
 export { type JsonLine, readJsonl } from "./data/jsonl.ts";
 export { readParquet } from "./data/parquet.ts";
+export { type Preference, readPreferences } from "./data/preferences.ts";
 export { type PreparedData, type PrepareOptions, prepareExamples, prepareSupervised } from "./data/prepare.ts";
 export { type DataRow, dataFileEndings, type ReadDataOptions, readData } from "./data/read-data.ts";
 export {

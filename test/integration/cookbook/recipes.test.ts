@@ -1,6 +1,6 @@
 // Every recipe, whole but for its steps, against the real server over an engine that computes nothing; and the files themselves.
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -37,6 +37,23 @@ it("a recipe that takes no data says so before it begins", async () => {
   const options = { service, baseModel, tokenizer, folder: join(work, "data"), data: "mine.jsonl" };
   await expect(runRecipe(await loadRecipe("math-rl"), options)).rejects.toThrow(/data: this recipe makes its own/);
   await expect(runRecipe(await loadRecipe("sft"), options)).rejects.toThrow(/mine\.jsonl: there is no such file/);
+});
+
+it("dpo trains on pairs from a file", async () => {
+  const data = join(work, "pairs.jsonl");
+  const message = (role: string, content: string) => [{ role, content }];
+  const lines = Array.from({ length: 10 }, (_, at) => ({
+    prompt: message("user", `Is ${at} even?`),
+    chosen: message("assistant", "Yes or no?"),
+    rejected: message("assistant", "What?"),
+  }));
+  await writeFile(data, lines.map((line) => JSON.stringify(line)).join("\n"));
+  const options = { service, baseModel, tokenizer, folder: join(work, "pairs"), maxSteps: 1, data };
+  expect(await runRecipe(await loadRecipe("dpo"), options)).toMatchObject({
+    after: expect.any(Number),
+    pairs: 2,
+    answers: [{ question: expect.stringMatching(/^Is \d even\?$/) }, {}],
+  });
 });
 
 it("a recipe that may cost nothing stops before its first step, and says so", async () => {

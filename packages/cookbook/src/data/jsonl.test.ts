@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { readExamples, toExample } from "./examples.ts";
 import { readJsonl } from "./jsonl.ts";
+import { readPreferences } from "./preferences.ts";
 
 async function file(content: string | Uint8Array): Promise<string> {
   const path = join(await mkdtemp(join(tmpdir(), "tinklet-jsonl-")), "data.jsonl");
@@ -95,5 +96,56 @@ describe("toExample", () => {
   ])("refuses %j", (value, message) => {
     expect(() => toExample(value, place)).toThrow(`d.jsonl:7: `);
     expect(() => toExample(value, place)).toThrow(message);
+  });
+});
+
+describe("readPreferences", () => {
+  const user = { role: "user", content: "Hi" };
+  const answer = (content: string) => ({ role: "assistant", content });
+  const tools = [{ type: "function", function: { name: "look" } }];
+
+  it("reads strings, lists of messages with tools, and texts as answers to messages", async () => {
+    const path = await file(
+      [
+        { prompt: "Q: ", chosen: "yes", rejected: "no" },
+        { prompt: [user], chosen: [answer("Hello!")], rejected: [answer("Go.")], tools },
+        { prompt: [user], chosen: "Hello!", rejected: "Go." },
+      ]
+        .map((row) => JSON.stringify(row))
+        .join("\n"),
+    );
+    const place = { file: path };
+    expect(await readPreferences(path)).toEqual([
+      {
+        chosen: { kind: "completion", prompt: "Q: ", completion: "yes", ...place, line: 1 },
+        rejected: { kind: "completion", prompt: "Q: ", completion: "no", ...place, line: 1 },
+      },
+      {
+        chosen: { kind: "chat", messages: [user, answer("Hello!")], tools, ...place, line: 2 },
+        rejected: { kind: "chat", messages: [user, answer("Go.")], tools, ...place, line: 2 },
+      },
+      {
+        chosen: { kind: "chat", messages: [user, answer("Hello!")], ...place, line: 3 },
+        rejected: { kind: "chat", messages: [user, answer("Go.")], ...place, line: 3 },
+      },
+    ]);
+  });
+
+  it.each([
+    ['{"prompt":"a","chosen":"b"}', ":1: rejected must be a string, not missing"],
+    ['{"prompt":"a","chosen":"","rejected":"c"}', ":1: chosen must be a string, not empty"],
+    [
+      '{"prompt":"a","chosen":[{"role":"assistant","content":"b"}],"rejected":"c"}',
+      ":1: chosen must be of the same kind",
+    ],
+    ['{"prompt":[{"role":"user"}],"chosen":"b","rejected":"c"}', ":1: prompt[0].content must be a string"],
+    ["[]", ":1: must be an object"],
+    [
+      '{"chosen":"b","rejected":"c"}\n{"chosen":"b","rejected":"c"}',
+      "lines 1, 2: each prompt must be a string, not missing",
+    ],
+    ["", "has no pairs"],
+  ])("refuses %s by line and field", async (content, message) => {
+    await expect(readPreferences(await file(content))).rejects.toThrow(message);
   });
 });

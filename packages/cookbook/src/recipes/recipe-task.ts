@@ -25,7 +25,7 @@ export function checkRecipe(recipe: Recipe, options: Pick<RecipeOptions, "data">
     throw new InvalidInputError("recipe", "must be what defineRecipe makes, as the file's default export");
   if (options.data !== undefined && recipe.takesData !== true)
     throw new InvalidInputError("data", "this recipe makes its own and takes none", {
-      hint: "Copy the recipe, read your data in it (readData) and set takesData: true. The recipe sft takes data as it is.",
+      hint: "Copy the recipe, read your data in it (readData) and set takesData: true. The recipes sft and dpo take data as they are.",
     });
 }
 
