@@ -1,7 +1,7 @@
 /** The rating of an answer: thumbs, a comment, and an edited answer. */
 import type { RateTraceRequest, TraceRating, TraceSummary } from "@tinklet/wire";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ForeignText } from "../parts.tsx";
 
 export const Thumb = ({ isDown = false }: { readonly isDown?: boolean }) => (
@@ -126,7 +126,7 @@ function TextForm(props: {
 }) {
   const [text, setText] = useState(props.text);
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   const rows = Math.min(16, Math.max(2, Math.ceil(text.length / 80), text.slice(0, 2000).split("\n").length));
   return (
     <form

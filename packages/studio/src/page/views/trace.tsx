@@ -277,7 +277,7 @@ function Spans({ spans }: { readonly spans: GetTraceResponse["spans"] }) {
     <details class="panel">
       <summary>Spans ({formatCount(spans.length)})</summary>
       <WideTable name="Spans">
-        <table>
+        <table class="spans">
           <thead>
             <tr>
               {["Span", "Kind", "Model", "Duration", "Size"].map((word) => (
