@@ -276,11 +276,12 @@ export {
 } from "./routes/contract.ts";
 export { type FutureResult, type FutureResultName, forwardBackwardBody, futureResults } from "./routes/core-routes.ts";
 export { decodePathPart, matchRoute, type RouteMatch } from "./routes/match-route.ts";
-export type { ListTrainingRunsQuery, QueryTime } from "./routes/rest-routes.ts";
+export { type ListTrainingRunsQuery, type QueryTime, restRoutes } from "./routes/rest-routes.ts";
 export {
   apiPrefix,
   type BinaryBody,
   type EncodedRequest,
+  encodeBy,
   encodeQuery,
   fieldsSince,
   mirroredSdkVersion,

@@ -14,6 +14,12 @@ const kept = new Set([
   "checkpoint_type",
   "better",
   "evaluation_id",
+  "trace_id",
+  "span_id",
+  "conversation_id",
+  "kind",
+  "role",
+  "next_cursor",
 ]);
 const isTime = (text) => /^\d{4}-\d\d-\d\dT/.test(text);
 
@@ -38,7 +44,7 @@ function spoiled(value, next, key = "") {
 const repeated = (list, count) => Array.from({ length: count }, (_, i) => list[i % list.length]);
 
 /** Opens every page with hostile answers; returns how many texts were given and how many different ones were seen. */
-export async function hostileTour({ browser, server, runId, folderId, rolloutFile, evaluationId }) {
+export async function hostileTour({ browser, server, runId, folderId, rolloutFile, evaluationId, traceId }) {
   const page = await browser.open();
   const { next, given } = hostileSource();
   const seen = new Set();
@@ -65,30 +71,41 @@ export async function hostileTour({ browser, server, runId, folderId, rolloutFil
     const response = await route.fetch({ url: url.href });
     await route.fulfill({ response, json: change(await response.json()) });
   };
-  await page.route(/\/api\/v1\/(tinklet\/(progress|runs|server|folders|evaluations)|checkpoints|billing)/, (route) =>
-    answer(route, (json) => {
-      // Lists as long as the page shows them, each entry with texts of its own.
-      if (json.runs?.length > 0)
-        json.runs = repeated(json.runs, 200).map((run, i) => ({ ...run, run_id: `r${i}`, tags: ["a", "b", "c"] }));
-      if (json.events?.length > 0)
-        json.events = repeated(json.events, 100).map((event, i) => ({ ...event, time: new Date(i * 1000) }));
-      if (json.checkpoints?.[0]?.tinker_path !== undefined)
-        json.checkpoints = repeated(json.checkpoints, 50).map((one, i) => ({
-          ...one,
-          tinker_path: one.tinker_path.replace(/^tinker:\/\/[^/]+/, `tinker://r${i % 20}`) + i, // of runs with hostile names
-        }));
-      if (json.evaluations?.length > 0)
-        json.evaluations = repeated(json.evaluations, 100).map((one, i) => ({ ...one, evaluation_id: `e${i}` }));
-      if (json.config !== undefined) json.config = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [i, "x"]));
-      if (json.metrics !== undefined && !Array.isArray(json.metrics))
-        json.metrics = Object.fromEntries(Object.entries(json.metrics).map(([, column]) => [next(), column]));
-      if (json.folder !== undefined) {
-        json.folder.score = { metric: "x", before: 1, after: 2, better: "higher" };
-        const answer = { question: "x", before: "x", after: "x", expected: "x" };
-        json.result = { answers: repeated([answer], 20) };
-      }
-      return spoiled(JSON.parse(JSON.stringify(json)), next);
-    }),
+  await page.route(
+    /\/api\/v1\/(tinklet\/(progress|runs|server|folders|evaluations|traces)|checkpoints|billing)/,
+    (route) =>
+      answer(route, (json) => {
+        // Lists as long as the page shows them, each entry with texts of its own.
+        if (json.runs?.length > 0)
+          json.runs = repeated(json.runs, 200).map((run, i) => ({ ...run, run_id: `r${i}`, tags: ["a", "b", "c"] }));
+        if (json.events?.length > 0)
+          json.events = repeated(json.events, 100).map((event, i) => ({ ...event, time: new Date(i * 1000) }));
+        if (json.checkpoints?.[0]?.tinker_path !== undefined)
+          json.checkpoints = repeated(json.checkpoints, 50).map((one, i) => ({
+            ...one,
+            tinker_path: one.tinker_path.replace(/^tinker:\/\/[^/]+/, `tinker://r${i % 20}`) + i, // of runs with hostile names
+          }));
+        if (json.traces?.length > 0)
+          json.traces = repeated(json.traces, 100).map((one, i) => ({ ...one, trace_id: `t${i}`, error: "x" }));
+        if (json.conversations !== undefined) {
+          const [one] = json.conversations;
+          const rating = { rating: null, comment: "x", answer: "x", rated_at: new Date() };
+          const turns = one.turns.map((turn) => (turn.span_id === undefined ? turn : { ...turn, rating }));
+          json.conversations = ["c1", "c2", "c3"].map((id) => ({ ...one, turns, error: "x", conversation_id: id }));
+        }
+        if (json.evaluations?.length > 0)
+          json.evaluations = repeated(json.evaluations, 100).map((one, i) => ({ ...one, evaluation_id: `e${i}` }));
+        if (json.config !== undefined)
+          json.config = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [i, "x"]));
+        if (json.metrics !== undefined && !Array.isArray(json.metrics))
+          json.metrics = Object.fromEntries(Object.entries(json.metrics).map(([, column]) => [next(), column]));
+        if (json.folder !== undefined) {
+          json.folder.score = { metric: "x", before: 1, after: 2, better: "higher" };
+          const answer = { question: "x", before: "x", after: "x", expected: "x" };
+          json.result = { answers: repeated([answer], 20) };
+        }
+        return spoiled(JSON.parse(JSON.stringify(json)), next);
+      }),
   );
   await page.route(/\/v1\/models$/, (route) =>
     route.fulfill({ json: { data: Array.from({ length: 200 }, () => ({ id: next() })) } }),
@@ -125,6 +142,13 @@ export async function hostileTour({ browser, server, runId, folderId, rolloutFil
   counts.dialog = await look();
   await visit("evaluations", "/evaluations", () => page.getByTestId("evaluations").waitFor());
   await visit("evaluation", `/evaluations/${evaluationId}`, () => page.getByTestId("items").waitFor());
+  await visit("traces", "/traces", () => page.getByTestId("traces").waitFor());
+  await visit("trace", `/traces/${traceId}`, () => page.getByTestId("conversation").first().waitFor());
+  await page
+    .getByRole("button", { name: /^Edit answer/ })
+    .last()
+    .click();
+  counts.edit = await look();
   await visit("server", "/server", () => page.getByRole("heading", { name: "Models" }).waitFor());
   await visit("playground", "/playground", () => page.getByLabel("Message", { exact: true }).waitFor());
   await page.getByText("System message").click();
@@ -150,6 +174,8 @@ export async function hostileTour({ browser, server, runId, folderId, rolloutFil
     `/runs/${runId}`,
     `/folders/${folderId}`,
     "/evaluations",
+    "/traces",
+    `/traces/${traceId}`,
     "/checkpoints",
     "/server",
     "/playground",
@@ -159,6 +185,8 @@ export async function hostileTour({ browser, server, runId, folderId, rolloutFil
   await page.unrouteAll({ behavior: "ignoreErrors" });
   const address = new URLSearchParams({ prompt: next(), model: next() });
   await visit("address", `/playground?${address}`, () => page.getByLabel("Message", { exact: true }).waitFor());
+  const filters = new URLSearchParams({ text: next(), model: next(), tool: next() });
+  await visit("filters", `/traces?${filters}`, () => page.getByText("No trace matches.").waitFor());
   await page.context().close();
   for (const [name, count] of Object.entries(counts)) assert.ok(count > 0, `${name} shows none of the texts`);
   return { given: given(), seen: seen.size, counts };

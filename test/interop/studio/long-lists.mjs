@@ -1,8 +1,8 @@
-// Lists as long as somebody has them after months: 500 runs and 2,000 checkpoints of two files. What the server returns is multiplied on its
-// way; the page then scrolls through all of it, and its tasks of the main thread are measured.
+// Lists as long as somebody has them after months: 500 runs, 2,000 checkpoints of two files, and 10,000 traces. What the server returns is
+// multiplied on its way; the page then scrolls through all of it, and its tasks of the main thread are measured.
 import assert from "node:assert/strict";
 
-const [runCount, checkpointCount] = [500, 2000];
+const [runCount, checkpointCount, traceCount] = [500, 2000, 10_000];
 /** Rows that may exist at once, in a window of 900 pixels. */
 const maxRows = 60;
 
@@ -47,21 +47,33 @@ export async function longLists({ browser, server }) {
   await page.route(/\/tinklet\/progress/, (route) => paged(route, runs, "runs"));
   await page.route(/\/tinklet\/folders$/, (route) => route.fulfill({ json: { folders: [] } }));
   await page.route(/\/api\/v1\/checkpoints/, (route) => paged(route, files, "checkpoints"));
+  const {
+    traces: [trace],
+  } = await page.evaluate(async () => (await fetch("/api/v1/tinklet/traces?limit=1")).json());
+  const traces = Array.from({ length: traceCount }, (_, i) => ({ ...trace, trace_id: `t${i}`, prompt: `run-${i}` }));
+  await page.route(/\/tinklet\/traces/, (route) => {
+    const query = new URL(route.request().url()).searchParams;
+    const [from, limit] = [Number(query.get("cursor") ?? 0), Number(query.get("limit"))];
+    const next = from + limit < traces.length ? { next_cursor: String(from + limit) } : {};
+    return route.fulfill({ json: { traces: traces.slice(from, from + limit), ...next } });
+  });
   for (const [name, place, rows] of [
     ["runs", "/runs", runCount],
     ["checkpoints", "/checkpoints", checkpointCount + checkpointCount / 20],
+    ["traces", "/traces", traceCount], // loaded page by page: the number of rows is known at the end
   ]) {
     await page.goto("about:blank");
     await page.goto(`${server.url}/#${place}`);
     const table = page.getByTestId(name);
     await table.getByRole("link", { name: "run-0", exact: true }).waitFor(); // the names of runs are loaded, too
-    assert.equal(await table.getAttribute("aria-rowcount"), String(rows + 1));
+    if (name !== "traces") assert.equal(await table.getAttribute("aria-rowcount"), String(rows + 1));
     const before = await taskMs();
     const found = await page.evaluate(scrollThrough);
     const each = ((await taskMs()) - before) / found.frames;
     assert.ok(found.most <= maxRows, `${found.most} rows of ${name} exist at once`);
     assert.ok(found.fewest > 10, `only ${found.fewest} rows of ${name} exist at a place`);
     assert.equal(found.last, rows + 1, `the last row of ${name}`);
+    assert.equal(await table.getAttribute("aria-rowcount"), String(rows + 1));
     lines.push(
       `${name}: ${rows} rows, at most ${found.most} at once; ${each.toFixed(1)} ms of the page's thread per screen; ${found.tasks.length} tasks above 50 ms by the clock in ${found.frames} screens`,
     );
@@ -85,7 +97,9 @@ async function scrollThrough() {
     most = Math.max(most, rows.length);
     fewest = Math.min(fewest, rows.length);
     last = Number(rows.at(-1)?.getAttribute("aria-rowindex"));
-    if (top > document.documentElement.scrollHeight) break;
+    if (top <= document.documentElement.scrollHeight) continue;
+    if (document.querySelector("table[aria-rowcount='-1']") === null) break;
+    top -= 700; // the next page is loading
   }
   await frame();
   observer.disconnect();

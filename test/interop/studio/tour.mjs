@@ -12,6 +12,7 @@ import { keyboardTour } from "./keyboard.mjs";
 import { longLists } from "./long-lists.mjs";
 import { openFolder } from "./official.mjs";
 import { takePictures } from "./pictures.mjs";
+import { eachTracesPlace, tracesTour, writeTraces } from "./traces.mjs";
 import {
   hostileTexts,
   openBrowser,
@@ -380,6 +381,7 @@ try {
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, /^npx tinklet export pirate-a@\S+ --format gguf$/);
   });
+  await tracesTour({ browser, server, page, check, go, work });
   await check("the server stops and starts: the page reconnects and the curve goes on", async () => {
     await go(`/runs/${alpha.id}`);
     await page.getByTestId("charts").waitFor();
@@ -392,7 +394,7 @@ try {
     await until("the new points", async () => (await points()) === 17);
   });
   await check(
-    "500 runs and 2,000 checkpoints: only the rows in sight exist, and scrolling goes to the last",
+    "500 runs, 2,000 checkpoints and 10,000 traces: only the rows in sight exist, and scrolling goes to the last",
     async () => {
       for (const line of await longLists({ browser, server })) console.log(`      ${line}`);
     },
@@ -428,7 +430,13 @@ try {
     const { folders } = await page.evaluate(async () => (await fetch("/api/v1/tinklet/folders")).json());
     const { folder_id: folderId, rollouts } = folders.find(({ name }) => name === "runs/official");
     const { evaluations } = await page.evaluate(async () => (await fetch("/api/v1/tinklet/evaluations")).json());
-    const told = { evaluationId: evaluations[0].evaluation_id, runId: alpha.id, folderId, rolloutFile: rollouts[0] };
+    const { traces } = await page.evaluate(async () =>
+      (await fetch("/api/v1/tinklet/traces?tool=search_orders")).json(),
+    );
+    const told = {
+      ...{ evaluationId: evaluations[0].evaluation_id, runId: alpha.id, folderId, rolloutFile: rollouts[0] },
+      traceId: traces[0].trace_id,
+    };
     const { given, seen, counts } = await hostileTour({ browser, server, ...told });
     const shown = Object.entries(counts).map(([name, count]) => `${name} ${count}`);
     console.log(`      ${given} given, ${seen} different ones seen; ${shown.join(", ")}`);
@@ -470,6 +478,7 @@ try {
       await page.getByTestId("notes").waitFor();
       await page.getByText("Unchanged (1)").click();
       await judge("a run and its folder");
+      await eachTracesPlace(page, go, judge);
       await go("/playground?prompt=Hello");
       await page.getByLabel("Tokens", { exact: true }).fill("8");
       await page.getByRole("button", { name: "Send" }).click();
@@ -526,6 +535,18 @@ try {
         }
         if (width === 390) await judge(`${place} at ${width} pixels`, seen);
       }
+      const goSeen = async (place) => {
+        await seen.goto(`${server.url}/#${place}`);
+        await seen.getByRole("heading", { level: 1 }).first().waitFor();
+      };
+      await eachTracesPlace(seen, goSeen, async (what) => {
+        for (const colorScheme of ["light", "dark"]) {
+          await seen.emulateMedia({ colorScheme });
+          const wide = await seen.evaluate(widerThanWindow);
+          if (wide.length > 0) told.push(`${what}, ${colorScheme}: ${wide.join(", ")}`);
+        }
+        if (width === 390) await judge(`${what} at ${width} pixels`, seen);
+      });
       await seen.context().close();
       assert.deepEqual(told, []);
     });
@@ -542,7 +563,10 @@ try {
       await his.steps(1);
       writeCookbookFolder(join(hersAlone, "private"), hers.id);
       writeEvaluation(join(hersAlone, "evals", "private"), `tinker://${hers.id}/sampler_weights/final`);
-      const ids = {};
+      await writeTraces(shared.url, "tml-alice");
+      const ids = { trace: (17).toString(16).padStart(32, "0") };
+      const tracesOf = async (seen) =>
+        (await seen.evaluate(async () => (await fetch("/api/v1/tinklet/traces")).json())).traces.length;
       for (const [name, own, other] of [
         ["alice", "hers", "his"],
         ["bob", "his", "hers"],
@@ -567,6 +591,9 @@ try {
         await seen.getByText(name === "alice" ? "700 of 700 samples" : /There is no run folder/).waitFor();
         await seen.goto(`${shared.url}/#/evaluations/${ids["alice's evaluation"]}`);
         await seen.getByText(name === "alice" ? "40 of 40" : /There is no evaluation/).waitFor();
+        assert.equal(await tracesOf(seen), name === "alice" ? 24 : 0);
+        await seen.goto(`${shared.url}/#/traces/${ids.trace}`);
+        await seen.getByText(name === "alice" ? "It arrives in 3 days." : /There is no trace/).waitFor();
         const foreign = own === "hers" ? his.id : hers.id;
         await seen.goto(`${shared.url}/#/runs/${foreign}`);
         await seen.getByRole("alert").waitFor();

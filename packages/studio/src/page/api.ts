@@ -1,5 +1,5 @@
 /** Calls the server with the same routes and codecs as the SDK. Requests are authenticated by a cookie that scripts cannot read. */
-import { contract, encodeRequest, type Message, type Operation, type RequestOf, type ResponseOf } from "@tinklet/wire";
+import { encodeBy, type Message, type RequestOf, type ResponseOf, restRoutes } from "@tinklet/wire";
 
 /** A failed call, with a message for the user. */
 export class CallError extends Error {
@@ -34,14 +34,17 @@ async function problemOf(response: Response): Promise<string> {
   return typeof detail === "string" ? detail : `The server answered ${response.status}.`;
 }
 
+/** The routes that the page calls. Training and sampling have codecs for tensors, which the script does not contain. */
+type RestOperation = keyof typeof restRoutes;
+
 /** Calls a route of the contract. @throws {@link CallError} */
-export async function call<K extends Operation>(operation: K, request: RequestOf<K>): Promise<ResponseOf<K>> {
-  const { method, path, query, body } = encodeRequest(operation, request);
+export async function call<K extends RestOperation>(operation: K, request: RequestOf<K>): Promise<ResponseOf<K>> {
+  const { method, path, query, body } = encodeBy(restRoutes[operation], operation, request);
   const response = await send(`${path}${query === "" ? "" : `?${query}`}`, {
     method,
     ...(method === "GET" ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body ?? {}) }),
   });
-  const { response: schema } = contract[operation] as { response?: Message<unknown> };
+  const { response: schema } = restRoutes[operation] as { response?: Message<unknown> };
   const json: unknown = await response.json();
   return (schema === undefined ? json : schema.decode(json)) as ResponseOf<K>;
 }

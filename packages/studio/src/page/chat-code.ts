@@ -15,7 +15,8 @@ const literal = (text: string): string =>
   JSON.stringify(text).replace(/[\u2028\u2029]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16)}`);
 
 /** A shell argument, quoted if needed. */
-const quoted = (text: string): string => (/^[\w./:@=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+export const quoted = (text: string): string =>
+  /^[\w./:@=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 
 const isPath = (model: string): boolean => model.startsWith("tinker://");
 

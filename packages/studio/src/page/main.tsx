@@ -6,6 +6,7 @@ import { post } from "./api.ts";
 import { Notice } from "./parts.tsx";
 import { parsePlace, place, placeUrl, replacePlace } from "./router.ts";
 import { followEvents, isConnected, loadSession, session, sessionProblem } from "./store.ts";
+import { forgetTraces } from "./trace-list.ts";
 import { Checkpoints } from "./views/checkpoints.tsx";
 import { Evaluations, EvaluationView } from "./views/evaluations.tsx";
 import { Playground } from "./views/playground.tsx";
@@ -13,6 +14,8 @@ import { Run } from "./views/run.tsx";
 import { Runs } from "./views/runs.tsx";
 import { Server } from "./views/server.tsx";
 import { SignIn } from "./views/sign-in.tsx";
+import { Trace } from "./views/trace.tsx";
+import { Traces } from "./views/traces.tsx";
 
 const signInProblem = signal<string | undefined>(undefined);
 
@@ -45,6 +48,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => appl
 const links = [
   ["runs", "Runs"],
   ["evaluations", "Evaluations"],
+  ["traces", "Traces"],
   ["playground", "Playground"],
   ["checkpoints", "Checkpoints"],
   ["server", "Server"],
@@ -97,6 +101,7 @@ function View() {
   if (view === "runs") return id === undefined ? <Runs /> : <Run key={id} id={id} isFolder={false} />;
   if (view === "folders" && id !== undefined) return <Run key={id} id={id} isFolder />;
   if (view === "evaluations") return id === undefined ? <Evaluations /> : <EvaluationView key={id} id={id} />;
+  if (view === "traces") return id === undefined ? <Traces /> : <Trace key={id} id={id} />;
   if (view === "playground") return <Playground />;
   if (view === "checkpoints") return <Checkpoints />;
   if (view === "server") return <Server />;
@@ -111,6 +116,7 @@ function View() {
 
 function Inside() {
   useEffect(() => followEvents(), [session.value?.tenant]);
+  useEffect(() => forgetTraces, [session.value?.tenant]);
   const [view = "runs"] = place.value.path;
   return (
     <>

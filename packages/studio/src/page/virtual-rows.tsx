@@ -25,6 +25,8 @@ export function VirtualRows<Row>(props: {
   readonly height: (width: number) => number;
   readonly columns: number;
   readonly children: (row: Row, index: number) => ComponentChildren;
+  /** Called with the end of the rows that are shown: a list that is loaded page by page loads the next one. */
+  readonly onShown?: (to: number) => void;
 }) {
   const { rows, columns } = props;
   const top = useRef<HTMLTableSectionElement>(null);
@@ -39,6 +41,7 @@ export function VirtualRows<Row>(props: {
       const box = { top: top.current?.getBoundingClientRect().top ?? 0, height: one, window: innerHeight };
       const next = rowRange(box, rows.length);
       setRange((before) => (before.from === next.from && before.to === next.to ? before : next));
+      props.onShown?.(next.to);
     };
     const later = () => {
       frame ||= requestAnimationFrame(measure);
