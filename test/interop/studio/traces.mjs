@@ -245,7 +245,7 @@ export async function tracesTour({ browser, server, page, check, go, work }) {
         dpo.data.map(({ chosen, rejected }) => [chosen.at(-1).content, rejected.at(-1).content]),
         [["It arrives on Tuesday.", recorded]],
       );
-      assert.match(pasted(dpo.rest.join("\n"), work), /my-dpo\.mjs/);
+      assert.deepEqual(dpo.rest, ["npx tinklet recipe run dpo --data pairs.jsonl --name traces"]);
       await page.getByRole("button", { name: "Close" }).click();
       await go("/traces?text=it%27s%20%24%28touch%20x%29%20order");
       await page.getByText("No trace matches.").waitFor();

@@ -81,7 +81,7 @@ describe("commands that train on traces", () => {
     ]);
     expect(linesOf("dpo", { traceIds: ["aa"] }).slice(1)).toEqual([
       "npx tinklet traces export aa --as dpo -o pairs.jsonl",
-      "npx tinklet recipe copy dpo my-dpo.mjs",
+      "npx tinklet recipe run dpo --data pairs.jsonl --name traces",
     ]);
     expect(trainCommands("sft", { traceIds: ["aa"] }, { ...server, needsKey: true })).toContain("TINKER_API_KEY=tml-…");
   });

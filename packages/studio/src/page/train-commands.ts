@@ -27,7 +27,9 @@ export function trainCommands(
   return [
     `export TINKER_BASE_URL=${quoted(server.url)} TINKER_API_KEY=${server.needsKey ? "tml-…" : "tml-local"}`,
     exported.join(" "),
-    method === "sft" ? `npx tinklet train ${data} --name traces` : "npx tinklet recipe copy dpo my-dpo.mjs",
+    method === "sft"
+      ? `npx tinklet train ${data} --name traces`
+      : `npx tinklet recipe run dpo --data ${data} --name traces`,
   ].join("\n");
 }
 

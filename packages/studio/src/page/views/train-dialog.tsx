@@ -49,12 +49,6 @@ export function TrainDialog(props: { readonly selection: TrainSelection; readonl
           <pre tabIndex={0} class="commands" data-testid="train-commands">
             {commands}
           </pre>
-          {method === "sft" ? null : (
-            <p>
-              Then change <code>preferences</code> in <code>my-dpo.mjs</code> to read <code>pairs.jsonl</code>, and
-              start <code>npx tinklet recipe run ./my-dpo.mjs</code>.
-            </p>
-          )}
           <p class="soft">
             {needsKey ? "Replace tml-… with your key. " : ""}
             Secrets and e-mail addresses are replaced in the file; <code>--no-redact</code> keeps them.
