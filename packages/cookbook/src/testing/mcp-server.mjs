@@ -60,10 +60,10 @@ function call({ name, arguments: args = {} }) {
 }
 
 function flood() {
-  const more = () => {
-    for (let i = 0; i < 100; i++) send({ method: "notifications/message", params: { level: "info", data: i } });
-    setImmediate(more);
-  };
+  const message = { jsonrpc: "2.0", method: "notifications/message", params: { level: "info", data: 1 } };
+  const lines = `${JSON.stringify(message)}\n`.repeat(100);
+  // Waits for each write: a buffer that grows would fill the memory of the machine that runs the tests.
+  const more = () => process.stdout.write(lines, more);
   more();
 }
 
