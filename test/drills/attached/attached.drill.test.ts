@@ -3,9 +3,11 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { chatExport, randomTraceId } from "../../../packages/server/src/testing/trace-exports.ts";
 import { commandTable } from "../../../packages/tinklet/src/cli/commands.ts";
 import { Executable } from "../../integration/cli/executable.ts";
 
+const traceId = randomTraceId();
 const preload = pathToFileURL(fileURLToPath(new URL("./worker-log.mjs", import.meta.url))).href;
 let tool: Executable;
 let workers: string;
@@ -25,6 +27,14 @@ beforeAll(async () => {
   const { code, stdout, stderr } = await run(["serve", "--detach", "--port", "0", "--json", ...data()]);
   expect(code, stderr).toBe(0);
   server = JSON.parse(stdout);
+  const at = Math.floor(Date.now() / 1000);
+  const body = JSON.stringify(chatExport([{ traceId, prompt: "Where is it?", at }]));
+  const sent = await fetch(`${server.url}/v1/traces`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body,
+  });
+  expect([sent.status, await sent.json()]).toEqual([200, {}]);
 }, 120_000);
 afterAll(async () => {
   if (server !== undefined) await tool.run(["stop", ...data()]);
@@ -75,6 +85,11 @@ const rows: readonly (readonly [words: string, args: (session: string) => readon
   ["billing usage", () => hours],
   ["billing checkpoint-storage", () => []],
   ["billing storage", () => ["--explain"]],
+  ["traces list", () => []],
+  ["traces show", () => [traceId]],
+  ["traces rate", () => [traceId, "--up"]],
+  ["traces export", () => ["-o", "traces.jsonl"]],
+  ["traces delete", () => [traceId, "-y"]],
   ["run delete", () => ["bike", "-y"]],
 ];
 /** Commands that need no server or are about servers, and two that ask another service. */
