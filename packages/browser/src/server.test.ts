@@ -190,29 +190,38 @@ it("exports an adapter as PEFT that the engine in Node loads with equal log-prob
 });
 
 describe("failures lose nothing", () => {
-  it("a full storage fails the step, with the weights as before it", async () => {
-    const reference = await load();
-    const batch = await batchOf(reference.service);
-    const whole = await train(await createTrainer(reference.service), batch, 3);
+  it.each(["the engine is set back", "not even the engine can be set back"])(
+    "a full storage fails the step, with the weights as before it: %s",
+    async (restores) => {
+      const reference = await load();
+      const batch = await batchOf(reference.service);
+      const whole = await train(await createTrainer(reference.service), batch, 3);
 
-    const storage = memoryStorage();
-    let isFull = false;
-    const full: BrowserStorage = {
-      ...storage,
-      commit: (change) => (isFull ? memoryStorage({ quotaBytes: 0 }).commit(change) : storage.commit(change)),
-    };
-    const { server, service } = await load(full);
-    const trainer = await createTrainer(service);
-    const before = await train(trainer, batch, 1);
-    isFull = true;
-    await trainer.forwardBackward(batch, "cross_entropy");
-    const failed = await Promise.resolve(trainer.optimStep({ learningRate: 2e-3 })).catch((error: unknown) => error);
-    expect(failed).toBeInstanceOf(RequestFailedError);
-    expect((failed as Error).message).toContain("is full; the change was not stored. Delete checkpoints or runs");
-    expect(server.runs()).toMatchObject([{ step: 1 }]);
-    isFull = false;
-    expect([...before, ...(await train(trainer, batch, 2))]).toEqual(whole);
-  });
+      const storage = memoryStorage();
+      let isFull = false;
+      const full: BrowserStorage = {
+        ...storage,
+        commit: (change) => (isFull ? memoryStorage({ quotaBytes: 0 }).commit(change) : storage.commit(change)),
+      };
+      let failsLoading = false;
+      const { server, service } = await load(full, (engine) => ({
+        ...engine,
+        loadState: (...args) =>
+          failsLoading ? Promise.reject(new MemoryError("injected")) : engine.loadState(...args),
+      }));
+      const trainer = await createTrainer(service);
+      const before = await train(trainer, batch, 1);
+      failsLoading = restores === "not even the engine can be set back";
+      isFull = true;
+      await trainer.forwardBackward(batch, "cross_entropy");
+      const failed = await Promise.resolve(trainer.optimStep({ learningRate: 2e-3 })).catch((error: unknown) => error);
+      expect(failed).toBeInstanceOf(RequestFailedError);
+      expect((failed as Error).message).toContain("is full; the change was not stored. Delete checkpoints or runs");
+      expect(server.runs()).toMatchObject([{ step: 1 }]);
+      isFull = false;
+      expect([...before, ...(await train(trainer, batch, 2))]).toEqual(whole);
+    },
+  );
 
   it("a worker that ends: the next request starts another one, and a step without its gradient fails", async () => {
     const reference = await load();

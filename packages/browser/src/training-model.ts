@@ -209,9 +209,16 @@ export class TrainingModel {
 
   /** Makes the engine's state that of the storage, and clears the gradient. */
   async #restore(): Promise<void> {
-    const stored = await this.#storedState();
-    await this.call((engine, adapter) => engine.loadState(adapter, stored));
     this.#passes = 0;
+    try {
+      const stored = await this.#storedState();
+      await this.call((engine, adapter) => engine.loadState(adapter, stored));
+    } catch {
+      // The adapter in the engine is not what is stored. Without it, the next request loads the stored one.
+      const live = this.#live;
+      this.#live = undefined;
+      await live?.opened.engine.deleteAdapter(live.adapter).catch(() => {});
+    }
   }
 
   async #store(state: AdapterState): Promise<void> {

@@ -93,7 +93,9 @@ async function settled(vm, value) {
 const ownValue = (object, key) => object.getOwnPropertyDescriptor(key)?.value;
 
 /** Whether a number is the expected one, but for the rounding of another order of operations. */
-const isNear = (a, b) => a === b || Math.abs(a - b) <= 1e-9 * Math.max(Math.abs(a), Math.abs(b));
+const isNear = (a, b) =>
+  // An infinite number is near to none: its own rounding error would be infinite.
+  a === b || (Number.isFinite(a) && Math.abs(a - b) <= 1e-9 * Math.max(Math.abs(a), Math.abs(b)));
 
 /**
  * Whether the program's value is the expected one, as data: functions, proxies and getters are not. The walk follows the expected value,

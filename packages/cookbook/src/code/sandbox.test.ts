@@ -49,6 +49,14 @@ describe("a program in the sandbox", () => {
       expect(await returns(value, expected), JSON.stringify([value, expected])).toMatchObject({ share: 0 });
   });
 
+  it("does not pass by numbers that are not finite", async () => {
+    for (const value of ["1 / 0", "-1 / 0", "0 / 0"])
+      for (const expected of [6, [6], { a: 6 }]) {
+        const program = `const f = () => (${JSON.stringify(expected).replace("6", value)});`;
+        expect(await sandbox.grade(program, [{ call: "f", args: [], expected }]), program).toMatchObject({ share: 0 });
+      }
+  });
+
   it("reports the error of a program that throws or does not parse", async () => {
     expect((await sandbox.grade("const f = (x) => x.y.z;", six)).outcomes[0]).toMatchObject({
       outcome: "threw",

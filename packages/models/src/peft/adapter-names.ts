@@ -32,7 +32,7 @@ export async function renameAdapter(folder: string, names: AdapterNames): Promis
   const changed = await renameTensors(join(folder, "adapter_model.safetensors"), (name) =>
     name.startsWith(`${from.tensor}lora_`) ? to.tensor + name.slice(from.tensor.length) : name,
   );
-  if (!changed) return false;
+  // The names in the settings are checked in any case: an earlier call may have ended between the two files.
   const path = join(folder, "adapter_config.json");
   let config: { target_modules?: unknown };
   try {
@@ -41,9 +41,10 @@ export async function renameAdapter(folder: string, names: AdapterNames): Promis
     throw new ConfigError(`${path} is not JSON`, { code: "bad_json", cause });
   }
   const { target_modules: modules } = config;
-  if (Array.isArray(modules)) {
+  if (Array.isArray(modules) && modules.includes(from.module)) {
     const target_modules = modules.map((module: unknown) => (module === from.module ? to.module : module));
     await writeTextAtomically(path, `${JSON.stringify({ ...config, target_modules }, null, 2)}\n`);
+    return true;
   }
-  return true;
+  return changed;
 }

@@ -80,6 +80,16 @@ describe("the Tinker service's name of the unembedding", () => {
     expect(await modulesIn(folder)).toEqual(["down_proj", "k_proj", "lm_head"]);
   });
 
+  test("a change that ended between the two files is completed by the next one", async () => {
+    const folder = await folderOf(whole);
+    const settings = await readFile(join(folder, "adapter_config.json"), "utf8");
+    await renameAdapter(folder, "tinker");
+    await writeFile(join(folder, "adapter_config.json"), settings);
+    expect(await renameAdapter(folder, "tinker")).toBe(true);
+    expect(await modulesIn(folder)).toEqual(["down_proj", "k_proj", "unembed_tokens"]);
+    expect(await renameAdapter(folder, "tinker")).toBe(false);
+  });
+
   test("an adapter with both names is rejected and left as it is", async () => {
     const folder = await folderOf({ ...whole, [tinkerName]: tensor([2, 64]) });
     const before = await readFile(join(folder, "adapter_model.safetensors"));

@@ -17,6 +17,7 @@ import {
   listTraces,
   ratedAnswers,
   rateSpan,
+  ratingBytes,
   ratingsOf,
   spansOf,
   type TraceCursor,
@@ -44,7 +45,7 @@ const longestComment = 10_000;
 const longestAnswer = 256 * 1024;
 
 export function traceHandlers(api: Api): Pick<Handlers, TraceOperation> {
-  const { store, clock, traceThreads } = api;
+  const { store, clock, traceThreads, limits } = api;
   const { sql } = store.db;
 
   const ownTrace = (tenant: string, traceId: string): TraceRow => {
@@ -137,12 +138,21 @@ export function traceHandlers(api: Api): Pick<Handlers, TraceOperation> {
         prompt_key: prompt.key,
         rated_at: clock.now(),
       };
-      const isStored = await store.db.write((tx) => {
+      const bytes = ratingBytes(row);
+      if (bytes > 0) api.queue.checkDisk(caller.tenant, bytes);
+      const bounds = { perTrace: limits.spansPerTrace, perTenant: limits.spansPerTenant };
+      const refusal = await store.db.write((tx) => {
         const trace = getTrace(tx, caller.tenant, params.traceId.toLowerCase());
-        if (trace !== undefined) rateSpan(tx, trace, row);
-        return trace !== undefined;
+        return trace === undefined ? "deleted" : rateSpan(tx, trace, row, bounds);
       });
-      if (!isStored) ownTrace(caller.tenant, params.traceId); // it was deleted in the meantime
+      if (refusal === "deleted")
+        ownTrace(caller.tenant, params.traceId); // it was deleted in the meantime
+      else if (refusal !== undefined) {
+        const what = refusal === "trace" ? "One trace" : "All traces of one key";
+        const { bytes: limit } = refusal === "trace" ? bounds.perTrace : bounds.perTenant;
+        const problem = `${what} with ratings must have at most ${limit} bytes; this rating has ${bytes}. Shorten it, or delete traces.`;
+        throw new Refusal(413, "trace_too_large", problem);
+      }
       const isDeleted = row.rating === null && row.comment === null && row.answer === null;
       return { spanId: row.span_id, ...(isDeleted ? {} : { rating: ratingOf(row) }) };
     },

@@ -341,6 +341,33 @@ describe("ratings and training data", () => {
     expect((await server.get(`tinklet/traces/${traceId}`)).status).toBe(404);
   });
 
+  test("ratings count as bytes of their trace and of their tenant, which have limits", async () => {
+    const own = await TestServer.open({
+      limits: { spansPerTrace: { count: 10, bytes: 4000 }, spansPerTenant: { count: 100, bytes: 6000 } },
+    });
+    const ids = [randomTraceId(), randomTraceId()] as const;
+    for (const traceId of ids) await own.post("/v1/traces", chatExport([{ traceId, prompt: "q", answer: "a" }]));
+    const bytesOf = async (id: string) => (await own.get(`tinklet/traces/${id}`)).json.trace.bytes as number;
+    const empty = await bytesOf(ids[0]);
+    const rate = (id: string, length: number) =>
+      own.post(`tinklet/traces/${id}/rating`, { answer: "é".repeat(length / 2) });
+    expect((await rate(ids[0], 4000)).json).toMatchObject({
+      code: "trace_too_large",
+      detail: expect.stringMatching(/at most 4000 bytes/),
+    });
+    expect(await bytesOf(ids[0])).toBe(empty);
+    for (const length of [2000, 3000, 2000]) expect((await rate(ids[0], length)).status).toBe(200);
+    expect(await bytesOf(ids[0])).toBe(empty + 2000);
+    expect((await rate(ids[1], 3000)).json).toMatchObject({
+      code: "trace_too_large",
+      detail: expect.stringMatching(/at most 6000 bytes/),
+    });
+    await own.post(`tinklet/traces/${ids[0]}/rating`, {});
+    expect(await bytesOf(ids[0])).toBe(empty);
+    expect((await rate(ids[1], 3000)).status).toBe(200);
+    await own.close();
+  });
+
   test("exports conversations with tools: without those rated down, with edited answers in place of recorded ones", async () => {
     const ids = Array.from({ length: 3 }, randomTraceId) as [string, string, string];
     await server.post("/v1/traces", exportOf(ids.flatMap((id) => aiSdkLoop(id))));

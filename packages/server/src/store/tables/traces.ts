@@ -309,9 +309,34 @@ export function expireTraces(sql: Sql, seenBefore: number, limit: number): Trace
   return { count: rows.length, bytes: rows.reduce((sum, { bytes }) => sum + bytes, 0) };
 }
 
-/** Stores a rating; without rating, comment and answer, deletes it. */
-export function rateSpan(sql: Sql, trace: TraceRow, row: TraceRatingRow): void {
+/** Bytes of a comment and an answer. */
+export const ratingBytes = ({ comment, answer }: Pick<TraceRatingRow, "comment" | "answer">): number =>
+  Buffer.byteLength(comment ?? "") + Buffer.byteLength(answer ?? "");
+
+/** Why a rating was not stored. */
+export type RatingRefusal = "trace" | "tenant";
+
+/**
+ * Stores a rating; without rating, comment and answer, deletes it. Its bytes count as bytes of the trace.
+ *
+ * @returns the limit that it would exceed; then nothing is stored
+ */
+export function rateSpan(
+  sql: Sql,
+  trace: TraceRow,
+  row: TraceRatingRow,
+  bounds: { readonly perTrace: SpanBounds; readonly perTenant: SpanBounds },
+): RatingRefusal | undefined {
   const { span_id: spanId, rating, comment, answer } = row;
+  const before = sql.get<{ bytes: number }>(
+    `SELECT LENGTH(CAST(COALESCE(comment, '') AS BLOB)) + LENGTH(CAST(COALESCE(answer, '') AS BLOB)) AS bytes
+     FROM trace_ratings WHERE trace = ? AND span_id = ?`,
+    trace.id,
+    spanId,
+  );
+  const added = ratingBytes(row) - (before?.bytes ?? 0);
+  if (added > 0 && trace.bytes + added > bounds.perTrace.bytes) return "trace";
+  if (added > 0 && traceTotals(sql, trace.tenant).bytes + added > bounds.perTenant.bytes) return "tenant";
   if (rating === null && comment === null && answer === null) {
     sql.run("DELETE FROM trace_ratings WHERE trace = ? AND span_id = ?", trace.id, spanId);
   } else {
@@ -328,13 +353,19 @@ export function rateSpan(sql: Sql, trace: TraceRow, row: TraceRatingRow): void {
       row.rated_at,
     );
   }
-  const last = ratingsOf(sql, trace.id).at(-1);
-  sql.run(
-    "UPDATE traces SET rating = ?, is_rated = ? WHERE id = ?",
-    last?.rating ?? null,
-    last === undefined ? 0 : 1,
+  const last = sql.get<Pick<TraceRatingRow, "rating">>(
+    "SELECT rating FROM trace_ratings WHERE trace = ? ORDER BY rated_at DESC, span_id DESC LIMIT 1",
     trace.id,
   );
+  sql.run(
+    "UPDATE traces SET rating = ?, is_rated = ?, bytes = bytes + ? WHERE id = ?",
+    last?.rating ?? null,
+    last === undefined ? 0 : 1,
+    added,
+    trace.id,
+  );
+  addToTotals(sql, trace.tenant, 0, added);
+  return undefined;
 }
 
 /** Filters of a list; an absent one does not restrict it. */
@@ -438,7 +469,7 @@ export function ratedAnswers(
       mostAnswers,
     );
     rows.push(...found);
-    size += found.reduce((sum, row) => sum + row.bytes, 0);
+    size += found.reduce((sum, row) => sum + row.bytes + ratingBytes(row), 0);
     if (size >= bytes) return { rows, next: key };
   }
   return { rows, next: keys.length < prompts ? undefined : keys.at(-1)?.prompt_key };
