@@ -32,6 +32,9 @@ export class Checkpoints {
 
   static async open(storage: BrowserStorage): Promise<Checkpoints> {
     const opened = new Checkpoints(storage);
+    // A page that was closed without ending its session left the weights of its samplers.
+    const left = await storage.samplerStateKeys();
+    if (left.length > 0) await storage.commit({ deletedStates: left });
     const { runs, checkpoints } = await storage.records();
     for (const run of runs) opened.#runs.set(run.id, run);
     for (const checkpoint of checkpoints) opened.#saved.set(checkpoint.path, checkpoint);

@@ -142,9 +142,12 @@ describe("after the page is loaded again", () => {
     await train(trainer, await batchOf(first.service), 1);
     const { path: state } = await trainer.saveState("one");
     const { path: weights } = await trainer.saveWeightsForSampler("one");
-    await first.server.close();
+    await trainer.saveWeightsAndGetSamplingClient();
+    expect(await storage.samplerStateKeys()).toHaveLength(1);
+    await first.server.close(); // as a closed tab: the session is not ended
 
     const { service } = await load(storage);
+    expect(await storage.samplerStateKeys()).toEqual([]);
     const rest = service.createRestClient();
     const { checkpoints } = await rest.listCheckpoints(trainer.modelId);
     expect(checkpoints.map(({ tinkerPath }) => tinkerPath).sort()).toEqual([state, weights].sort());

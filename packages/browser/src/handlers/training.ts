@@ -14,7 +14,7 @@ import { lastStepName } from "../checkpoints.ts";
 import { digestOf, digestWithout } from "../digest.ts";
 import { hostOf, liveModel, openSession, type PageState } from "../page.ts";
 import { jsonOutcome, type Outcome } from "../requests.ts";
-import { type CheckpointKind, stateBytes } from "../storage/storage.ts";
+import { type CheckpointKind, samplerStateKey, stateBytes } from "../storage/storage.ts";
 import { TrainingModel } from "../training-model.ts";
 import type { Call, HandlersOf } from "./handler.ts";
 
@@ -276,7 +276,7 @@ async function saveTransient(page: PageState, model: TrainingModel, asked: numbe
   let seq = asked ?? 0;
   while (page.samplers.has(`${sessionId}:sample:${seq}`)) seq++;
   const id = `${sessionId}:sample:${seq}`;
-  const stateKey = `sampler:${id}`;
+  const stateKey = samplerStateKey(id);
   await page.storage.commit({ states: new Map([[stateKey, state]]) });
   const sampler = {
     id,

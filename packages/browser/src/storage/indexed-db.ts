@@ -1,6 +1,6 @@
 /** The storage of a page: an IndexedDB database, used by one tab at a time. A change is one transaction. */
 import type { AdapterState } from "@tinklet/engine";
-import { type BrowserStorage, type StorageChange, StorageError, storageFull } from "./storage.ts";
+import { type BrowserStorage, isSamplerStateKey, type StorageChange, StorageError, storageFull } from "./storage.ts";
 
 const stores = { runs: "runs", checkpoints: "checkpoints", states: "states" } as const;
 const allStores = Object.values(stores);
@@ -114,6 +114,10 @@ export async function openStorage(name = "page"): Promise<BrowserStorage> {
       checkpoints: await read((reading) => reading.objectStore(stores.checkpoints).getAll()),
     }),
     state: (key) => read<AdapterState | undefined>((reading) => reading.objectStore(stores.states).get(key)),
+    samplerStateKeys: async () => {
+      const keys = await read((reading) => reading.objectStore(stores.states).getAllKeys());
+      return keys.filter((key): key is string => typeof key === "string" && isSamplerStateKey(key));
+    },
     commit: write,
     close: async () => {
       if (isClosed) return;

@@ -1,6 +1,13 @@
 /** A storage that ends with the page: for tests, and for pages that must not keep anything. */
 import type { AdapterState } from "@tinklet/engine";
-import { type BrowserStorage, type CheckpointRecord, type RunRecord, stateBytes, storageFull } from "./storage.ts";
+import {
+  type BrowserStorage,
+  type CheckpointRecord,
+  isSamplerStateKey,
+  type RunRecord,
+  stateBytes,
+  storageFull,
+} from "./storage.ts";
 
 export interface MemoryStorageOptions {
   /** Bytes of states that fit. @defaultValue no limit */
@@ -17,6 +24,7 @@ export function memoryStorage({ quotaBytes = Number.POSITIVE_INFINITY }: MemoryS
     name,
     records: async () => ({ runs: [...runs.values()], checkpoints: [...checkpoints.values()] }),
     state: async (key) => structuredClone(states.get(key)),
+    samplerStateKeys: async () => [...states.keys()].filter(isSamplerStateKey),
     commit: async (change) => {
       const next = new Map(states);
       for (const key of change.deletedStates ?? []) next.delete(key);

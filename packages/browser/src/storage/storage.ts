@@ -57,6 +57,8 @@ export interface BrowserStorage {
   readonly name: string;
   records(): Promise<StorageRecords>;
   state(key: string): Promise<AdapterState | undefined>;
+  /** Keys of the states of samplers without a name ({@link samplerStateKey}). */
+  samplerStateKeys(): Promise<readonly string[]>;
   /** Stores a change as a whole. @throws {@link StorageError}; nothing of the change is then stored. */
   commit(change: StorageChange): Promise<void>;
   /** Releases the storage for other tabs. Idempotent. */
@@ -65,6 +67,11 @@ export interface BrowserStorage {
 
 /** The key of a run's state, which is replaced after every optimizer step. */
 export const runStateKey = (runId: string): string => `run:${runId}`;
+
+const samplerPrefix = "sampler:";
+/** The key of the weights of a sampler without a name. They end with the page; the next page deletes what is left. */
+export const samplerStateKey = (samplerId: string): string => `${samplerPrefix}${samplerId}`;
+export const isSamplerStateKey = (key: string): boolean => key.startsWith(samplerPrefix);
 
 /**
  * A failure of the storage: `storage_full`, `storage_in_use` (another tab has it), `storage_closed`, or `storage_failed`. The contents are
