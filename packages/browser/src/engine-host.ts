@@ -35,7 +35,7 @@ export class EngineHost {
     this.#open = open;
   }
 
-  /** The open engine; opens it if there is none. A failed attempt is repeated by the next call. */
+  /** Returns the open engine, and opens one first if needed. A failed attempt is repeated by the next call. */
   opened(): Promise<Opened> {
     if (this.#isClosed) return Promise.reject(new Error("the server was closed"));
     const opening = this.#opened ?? this.#open().then((engine) => ({ engine }));

@@ -1,5 +1,5 @@
-// `serve --detach` killed at seeded steps of its start, and while it runs, always on the same data folder: the record of a killed server
-// misleads nobody, the next start works, and programs find the server that runs.
+// `serve --detach` killed at seeded steps of its start, and while it runs, always on the same data folder: no command mistakes the record of a killed
+// server for a running one, the next start works, and programs find the server that runs.
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -87,7 +87,7 @@ test.skipIf(process.platform === "win32")(
         ]);
       } else await killed(broken.pid); // the step belongs to the end of a server: it was ready before
       expect(["none", "ended"], moment).toContain(await usedBy());
-      // every fifth time a command finds nobody and opens the folder itself
+      // every fifth time a command finds no server and opens the folder itself
       if (each % 5 === 0) {
         const listed = await tool.run(["run", "list", "--local", "--data-dir", dataDir]);
         expect([listed.code, listed.stderr], moment).toEqual([0, expect.not.stringContaining("Using tinklet serve")]);

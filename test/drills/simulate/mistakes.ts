@@ -20,7 +20,7 @@ export interface MistakeContext {
 /** Ids of requests that no server gave out: of this release, of an older one, and of none. */
 export const madeUpIds = ["0".repeat(32), `k-${"0".repeat(16)}`, "word"] as const;
 
-/** The mistake that is none once the checkpoint of that name is gone. */
+/** This mistake succeeds once the checkpoint of that name is gone. */
 export const nameInUse = "a name that is used";
 
 type Attempt = (signal: AbortSignal) => PromiseLike<unknown>;

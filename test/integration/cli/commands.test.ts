@@ -534,7 +534,7 @@ const rows: Readonly<Record<string, Row>> = {
     json: { traces: [{ trace_id: shownTrace, models: ["support"], input_tokens: 7, output_tokens: 3 }] },
     remote: true,
     fails: [
-      ["a time that is none", () => ["traces", "list", "--since", "soon"], 2, /--since must be an age such as 12h/],
+      ["an invalid time", () => ["traces", "list", "--since", "soon"], 2, /--since must be an age such as 12h/],
       ["an invalid expression", () => ["traces", "list", "--regex", "("], 1, /regex: Invalid regular expression/],
     ],
   },

@@ -69,7 +69,7 @@ export interface BrowserStorage {
 export const runStateKey = (runId: string): string => `run:${runId}`;
 
 const samplerPrefix = "sampler:";
-/** The key of the weights of a sampler without a name. They end with the page; the next page deletes what is left. */
+/** The key of the weights of a sampler without a name. They are valid until the page is closed; the next page deletes them. */
 export const samplerStateKey = (samplerId: string): string => `${samplerPrefix}${samplerId}`;
 export const isSamplerStateKey = (key: string): boolean => key.startsWith(samplerPrefix);
 

@@ -8,7 +8,7 @@ import type { Attributes } from "./received-span.ts";
 type Node = { [key: string]: JsonValue | Node };
 
 /**
- * The list below a prefix; empty if there is none. Indexes only order the entries, so that a large one allocates nothing.
+ * The list below a prefix; empty if no attribute has the prefix. Indexes only order the entries: a large index allocates no list of its size.
  *
  * @param prefix - with its last dot
  */

@@ -2,35 +2,16 @@
 import { parseJson } from "@tinklet/wire";
 import { ResponseValidationError } from "@tinklet/wire/errors";
 import { decodeTraceRequest, TooManyParts, WireFormatError } from "@tinklet/wire/otlp";
+import type { NewSpan } from "../store/tables/traces.ts";
 import { genAiSpan } from "./gen-ai-span.ts";
 import { traceRequestOfJson } from "./otlp-json.ts";
 import { type Rejected, receiveSpans } from "./received-span.ts";
 import { BadExport, BadSpan, ExportTooLarge, type TraceBounds } from "./trace-bounds.ts";
 import type { SpanBody, SpanKind, TraceSpan } from "./trace-span.ts";
 
-/** A span with its body as JSON, and what lists and filters need. */
-export interface StoredSpan {
-  readonly traceId: string;
-  readonly spanId: string;
-  readonly parentId: string | null;
+/** A span with its body as JSON of a {@link SpanBody}, and what lists and filters need. */
+export interface StoredSpan extends NewSpan {
   readonly kind: SpanKind;
-  readonly name: string;
-  readonly startedAt: number;
-  readonly endedAt: number;
-  readonly service: string | null;
-  readonly model: string | null;
-  readonly error: string | null;
-  /** Names of the tools that were called. */
-  readonly tools: readonly string[];
-  /** The beginning of the last user message, and of the reply. */
-  readonly prompt: string | null;
-  readonly answer: string | null;
-  readonly inputTokens: number;
-  readonly outputTokens: number;
-  /** JSON of a {@link SpanBody}. */
-  readonly body: string;
-  /** Bytes that the row counts for. */
-  readonly bytes: number;
 }
 
 export interface ExportRequest {

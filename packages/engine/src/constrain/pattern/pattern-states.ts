@@ -37,7 +37,7 @@ export interface PatternStates {
   readonly classes: CharacterClasses;
   /** Number of layers: texts are counted up to `layers - 1` characters. */
   readonly layers: number;
-  /** The fewest bytes from a state to an end, after this number of characters; {@link never} if there is none. */
+  /** The fewest bytes from a state to an end, after this number of characters; {@link never} if no end can be reached. */
   bytesToEnd(layer: number, state: number): number;
   /** A number that is equal for layers in which all states have the same distances, here and for the next `span` characters; or −1. */
   sharedLayer(layer: number, span: number): number;

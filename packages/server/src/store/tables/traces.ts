@@ -13,12 +13,15 @@ export interface NewSpan {
   readonly service: string | null;
   readonly model: string | null;
   readonly error: string | null;
+  /** Names of the tools that were called. */
   readonly tools: readonly string[];
+  /** The beginning of the last user message, and of the reply. */
   readonly prompt: string | null;
   readonly answer: string | null;
   readonly inputTokens: number;
   readonly outputTokens: number;
   readonly body: string;
+  /** Bytes that the row counts for. */
   readonly bytes: number;
 }
 
